@@ -1,0 +1,83 @@
+"""The token log: ids the model was really fed or really produced, with digests that find stored prefixes.
+
+The digest of a position is chained over cells of ``CELL_TOKENS`` ids, so that the digest of *any* position costs
+one hash of at most one cell. It depends on the ids before that position alone: not on the model, and not on how
+the ids came to be appended. A digest finds; the ids decide (they are compared on every hit).
+
+Invariant: the log only grows. ``digest(n)`` of a position never changes.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+
+CELL_TOKENS = 256
+DIGEST_BYTES = 16
+
+
+def ids_to_bytes(ids: Iterable[int]) -> bytes:
+    """Ids as little-endian int32, the form in which they are hashed and stored."""
+    packed = array("i", ids)
+    if packed.itemsize != 4:  # pragma: no cover - no supported platform has another int
+        raise AssertionError("array('i') is not 32 bits wide here")
+    return _little_endian(packed).tobytes()
+
+
+def ids_from_bytes(data: bytes | memoryview) -> tuple[int, ...]:
+    """The inverse of ``ids_to_bytes``. Raises ValueError when ``data`` is not a whole number of ids."""
+    unpacked = array("i")
+    unpacked.frombytes(data)
+    return tuple(_little_endian(unpacked))
+
+
+def _little_endian(values: array[int]) -> array[int]:
+    import sys
+
+    if sys.byteorder == "big":  # pragma: no cover - no supported platform is big-endian
+        values = array("i", values)
+        values.byteswap()
+    return values
+
+
+class TokenLog:
+    """Append-only list of token ids with chained digests."""
+
+    def __init__(self, ids: Iterable[int] = ()) -> None:
+        self._ids: list[int] = []
+        self._cells: list[bytes] = [b"\0" * DIGEST_BYTES]  # _cells[k]: digest of the first k whole cells
+        self.extend(ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return f"<TokenLog {len(self)} tokens>"
+
+    def ids(self, start: int = 0, end: int | None = None) -> list[int]:
+        """A copy of ``[start, end)``; ``end`` defaults to the log's length."""
+        return self._ids[start:end]
+
+    def extend(self, ids: Iterable[int]) -> None:
+        self._ids.extend(ids)
+        while (done := len(self._cells) - 1) < len(self._ids) // CELL_TOKENS:
+            cell = self._ids[done * CELL_TOKENS : (done + 1) * CELL_TOKENS]
+            self._cells.append(_chain(self._cells[done], cell))
+
+    def digest(self, position: int) -> bytes:
+        """Digest (16 bytes) of the first ``position`` ids.
+
+        Raises:
+            IndexError: ``position`` is outside ``0 <= position <= len(log)``.
+        """
+        if not 0 <= position <= len(self._ids):
+            raise IndexError(f"position {position} is outside a log of {len(self._ids)} tokens")
+        whole, rest = divmod(position, CELL_TOKENS)
+        if not rest:
+            return self._cells[whole]
+        return _chain(self._cells[whole], self._ids[whole * CELL_TOKENS : position])
+
+
+def _chain(parent: bytes, ids: Sequence[int]) -> bytes:
+    return blake2b(parent + ids_to_bytes(ids), digest_size=DIGEST_BYTES).digest()
