@@ -1,0 +1,151 @@
+"""Which paths of a workspace are private or none of our business.
+
+It must never let a secret through because some ignore file says so, and never fail on a pattern it cannot read.
+
+Invariant: the built-in rules cannot be negated. An excluded folder excludes everything below it.
+Invariant: nothing above the root excludes the root itself: a folder that someone opens is meant to be seen.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import translate
+
+from qmlx_lsp.workspace.patterns import Patterns, parse, parse_lines
+
+SECRET_NAMES = (
+    ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
+    "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials*", "secrets.*", ".secrets",
+    ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials", ".dockercfg",
+    ".vault-token", "*.tfstate", "*.tfstate.*", "*.tfvars", "service-account*.json", ".aws", ".ssh", ".gnupg",
+    ".azure", ".kube",
+)  # fmt: skip
+"""Names, in any case, of files and folders that hold keys or passwords."""
+
+OPEN_NAMES = (
+    ".env.example", ".env.sample", ".env.template", ".env.dist", ".env.*.example", ".env.*.sample",
+    ".env.*.template", "example.env", "sample.env", "template.env",
+)  # fmt: skip
+"""Names that match a secret's and are meant to be read."""
+
+UNTOLD_FOLDERS = frozenset({
+    ".git", ".hg", ".svn", ".jj", "node_modules", "bower_components", ".venv", "venv", "__pycache__", ".tox", ".nox",
+    ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".ipynb_checkpoints", ".cache", ".gradle",
+    ".terraform", ".idea", ".vs", ".direnv", ".eggs", ".next", ".nuxt", ".svelte-kit", ".turbo", ".parcel-cache",
+})  # fmt: skip
+"""Names of folders full of what nobody wrote here."""
+
+_INFO = ".git/info/exclude"
+
+
+def _one_of(names: Sequence[str]) -> re.Pattern[str]:
+    return re.compile("|".join(translate(name) for name in names), re.IGNORECASE)
+
+
+_SECRET, _OPEN = _one_of(SECRET_NAMES), _one_of(OPEN_NAMES)
+# What editors and people leave beside a file; the copy is as secret as the original.
+_BACKUP = re.compile(r"(?:~|\.(?:bak|old|orig|save|sw[a-p]|tmp))+\Z", re.IGNORECASE)
+
+
+def _is_secret(name: str) -> bool:
+    name = _BACKUP.sub("", name)
+    return bool(_SECRET.match(name) and not _OPEN.match(name))
+
+
+class Ignore:
+    """The rules of one workspace folder.
+
+    ``root`` is its absolute path. ``read`` gives the text of a file by absolute path, ``None`` if there is none or
+    it cannot be read. ``exclude`` are further patterns in the syntax of ``.gitignore``, relative to the root.
+    What was read is kept until ``forget``.
+    """
+
+    def __init__(self, root: str, read: Callable[[str], str | None], exclude: Sequence[str] = ()) -> None:
+        self._root = posixpath.normpath(root)
+        self._read = read
+        self._extra = parse_lines(exclude)
+        self._specs: dict[str, Patterns] = {}
+        self._folders: dict[str, str | None] = {}
+        self._repository: str | None = None
+
+    def forget(self) -> None:
+        """Ignore files may have changed: read them again when next asked."""
+        self._specs.clear()
+        self._folders.clear()
+        self._repository = None
+
+    def excluded(self, path: str) -> str | None:
+        """Why ``path``, relative to the root with forward slashes, must not be read or told; ``None`` if it may be.
+
+        The reason is ``"secret"``, ``"folder"`` (one of ``UNTOLD_FOLDERS``), ``"exclude"`` (the given patterns),
+        ``".qmlxignore"``, ``".gitignore"``, ``".git/info/exclude"`` or ``"outside"`` (not below the root).
+        A path ending in a slash is a folder.
+        """
+        tidy = posixpath.normpath(path)
+        if posixpath.isabs(tidy) or tidy.split("/")[0] == "..":
+            return "outside"
+        if tidy == ".":
+            return None
+        parts = tidy.split("/")
+        for depth in range(1, len(parts)):
+            reason = self._folder("/".join(parts[:depth]))
+            if reason:
+                return reason
+        return self._folder(tidy) if path.endswith("/") else self._decide(tidy, folder=False)
+
+    def _folder(self, path: str) -> str | None:
+        if path not in self._folders:
+            self._folders[path] = self._decide(path, folder=True)
+        return self._folders[path]
+
+    def _decide(self, path: str, *, folder: bool) -> str | None:
+        """The verdict on one path whose parents are not excluded."""
+        name = posixpath.basename(path)
+        if _is_secret(name):
+            return "secret"
+        if folder and name in UNTOLD_FOLDERS:
+            return "folder"
+        if self._extra.verdict(path, folder=folder):
+            return "exclude"
+        return self._by_files(posixpath.join(self._root, path), folder=folder)
+
+    def _by_files(self, path: str, *, folder: bool) -> str | None:
+        """The verdict of the ignore files on an absolute path: the deepest file with a matching pattern decides.
+
+        Our own files come before git's, so that they can hide what git keeps and show what git ignores.
+        """
+        repository = self._find_repository()
+        for name, top in ((".qmlxignore", self._root), (".gitignore", repository or self._root)):
+            for base in _upwards(posixpath.dirname(path), top):
+                verdict = self._verdict(posixpath.join(base, name), base, path, folder=folder)
+                if verdict is not None:
+                    return name if verdict else None
+        if repository and self._verdict(posixpath.join(repository, _INFO), repository, path, folder=folder):
+            return _INFO
+        return None
+
+    def _verdict(self, file: str, base: str, path: str, *, folder: bool) -> bool | None:
+        if file not in self._specs:
+            self._specs[file] = parse(self._read(file) or "")
+        return self._specs[file].verdict(path[len(base) :].lstrip("/"), folder=folder)
+
+    def _find_repository(self) -> str | None:
+        """The folder at or above the root that git works from; its ignore files hold for the root as well."""
+        if self._repository is None:
+            # In a linked worktree or a submodule ``.git`` is a file.
+            signs = (".git/HEAD", ".git")
+            tops = _upwards(self._root, "/")
+            found = (top for top in tops if any(self._read(posixpath.join(top, sign)) for sign in signs))
+            self._repository = next(found, "")
+        return self._repository or None
+
+
+def _upwards(folder: str, top: str) -> Iterator[str]:
+    """``folder`` and its parents up to and including ``top``."""
+    while True:
+        yield folder
+        if folder in {top, "/", ""}:
+            return
+        folder = posixpath.dirname(folder)
