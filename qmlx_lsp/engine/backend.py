@@ -1,0 +1,148 @@
+"""What every backend can do, as a few plain commands on numbered states.
+
+A *state* is what the model has read so far: the caches of one conversation, at exactly ``position`` tokens. All
+commands run on the engine thread, one after another. Two backends exist: ``engine.mlx`` (a real model) and
+``engine.scripted`` (replays a script; for tests of everything above).
+
+Invariant (state equals log): when a command returns, every layer of the state stands at ``position``. When a
+command raises, the caller rewinds to a mark or drops the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NewType, Protocol
+
+from qmlx_lsp.state import StateCopy, StoredState
+
+StateId = NewType("StateId", int)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How the next token is chosen. ``temperature`` 0 takes the likeliest. ``seed`` fixes the draw."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_k: int = 0
+    seed: int | None = None
+
+
+class ChatTemplate(Protocol):
+    """The model's own chat template. Touches no MLX, so it may be used on any thread."""
+
+    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
+        """The text of a conversation. ``generate`` asks for the head of the reply that is to come.
+
+        Raises:
+            TemplateError: the template refuses these messages.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model is, in plain data.
+
+    ``fingerprint`` (16 bytes) covers everything that makes a state reusable. ``think`` holds the texts that open
+    and close a thinking block, if the model has them. ``not_persisted`` says why states of this model cannot be
+    checkpointed, or is None when they can.
+    """
+
+    name: str
+    path: str
+    fingerprint: bytes
+    context_tokens: int
+    weight_bytes: int
+    eos_ids: frozenset[int]
+    needs_snapshot: bool
+    tokenizer_json: str
+    template: ChatTemplate = field(repr=False)
+    think: tuple[str, str] | None = None
+    not_persisted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A position to which a state can go back in O(1). ``kept`` belongs to the backend and stays on its thread."""
+
+    position: int
+    kept: Any = field(repr=False, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A state that was read from a checkpoint, and what that took."""
+
+    state: StateId
+    bytes: int
+
+
+@dataclass(slots=True)
+class Passes:
+    """Forward passes and the rows (tokens) they computed, counted where they happen."""
+
+    passes: int = 0
+    rows: int = 0
+
+
+# Called with (done, total, what) during long work: bytes while downloading, files while loading.
+Report = Callable[[int, int, str], None]
+
+
+class Backend(Protocol):
+    """The commands. Everything is called on the engine thread."""
+
+    passes: Passes
+
+    def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
+        """Make the model at ``source`` (folder, Hugging Face id or ``embedded``) ready.
+
+        Raises:
+            ModelError: one line that names the model and the remedy.
+            Cancelled: ``cancelled()`` became true.
+        """
+
+    def new_state(self) -> StateId: ...
+
+    def drop_state(self, state: StateId) -> None: ...
+
+    def position(self, state: StateId) -> int: ...
+
+    def nbytes(self, state: StateId) -> int:
+        """Bytes of memory the state holds."""
+
+    def prefill(self, state: StateId, ids: Sequence[int]) -> None:
+        """One forward pass over ``ids`` (at least one), finished when this returns."""
+
+    def decode(
+        self, state: StateId, ids: Sequence[int], sampling: Sampling, max_tokens: int
+    ) -> Generator[int, None, None]:
+        """Feed ``ids`` (at least one), then yield up to ``max_tokens`` generated ids.
+
+        Every id that was yielded has been fed: after closing the iterator at any point, ``position`` has grown by
+        ``len(ids)`` and the number of ids yielded, and no further pass runs. Nothing stops it at an end token.
+        """
+
+    def mark(self, state: StateId) -> Mark: ...
+
+    def rewind(self, state: StateId, mark: Mark) -> None:
+        """Go back to ``mark``. Raises ValueError when this state cannot."""
+
+    def copy_state(self, state: StateId, start: int) -> StateCopy:
+        """Host copy of the rows ``[start, position)`` and of the snapshot here, if the model needs one.
+
+        The live state is left in the very arrangement a restore would give it, so that the two go on bit for bit
+        alike.
+        """
+
+    def restore(self, stored: StoredState) -> Restored:
+        """A new state read from a checkpoint. No other state is touched.
+
+        Raises:
+            CheckpointRejected: the checkpoint cannot be trusted or does not fit this model.
+        """
+
+    def close(self) -> None:
+        """Free everything."""

@@ -1,0 +1,157 @@
+"""One reply, computed: prefill in chunks, then decode token by token, with a way out after each.
+
+Runs on the engine thread against any backend.
+
+Invariant: whatever ends it (end token, length, stop, cancel in prefill, cancel in decode, an error), on return
+``position`` equals the number of ids the state has really read, and ``ids`` are exactly the ids it produced. After
+an error that cannot be undone the state is dropped and ``position`` is None.
+Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from qmlx_lsp.engine.backend import Backend, Mark, Sampling, StateId
+from qmlx_lsp.transcript.entry import Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to compute on ``state``: read ``prefill``, then ``header`` (the head of the reply), then generate.
+
+    ``stops(id)`` is asked after every generated id and may end the reply early (stop texts). A limit of 0 tokens
+    reads ``prefill`` only.
+    """
+
+    state: StateId
+    prefill: Sequence[int]
+    header: Sequence[int]
+    eos_ids: frozenset[int]
+    max_tokens: int
+    sampling: Sampling
+    chunk_tokens: int
+    stops: Callable[[int], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How it ended. ``position`` is None when the state had to be dropped. Times in milliseconds.
+
+    ``prefilled`` counts rows of forward passes before the first generated token; ``passes`` counts all passes.
+    ``header_read`` says whether the state has read the header: if not, nothing was generated and the state ends
+    before it.
+    """
+
+    finish: Finish
+    ids: tuple[int, ...]
+    position: int | None
+    header_read: bool
+    prefilled: int
+    passes: int
+    prefill_ms: float
+    first_token_ms: float | None
+    decode_ms: float
+    error: str | None = None
+
+
+class _Run:
+    """One reply while it is computed: what has been produced, and the last boundary known to be good."""
+
+    def __init__(self, backend: Backend, job: Job, clock: Callable[[], float]) -> None:
+        self.backend = backend
+        self.job = job
+        self.clock = clock
+        self.started = clock()
+        self.passes_before = backend.passes.passes
+        self.rows_before = backend.passes.rows
+        self.safe: Mark = backend.mark(job.state)
+        self.ids: list[int] = []
+        self.header_read = False
+        self.prefilled = 0
+        self.read_at: float | None = None
+        self.first_token_at: float | None = None
+
+    def read(self, cancelled: Callable[[], bool], on_prefill: Callable[[int, int], None]) -> Finish | None:
+        """Prefill chunk by chunk. Returns how the reply ended, or None when it is to go on."""
+        total, done = len(self.job.prefill), 0
+        while done < total:
+            if cancelled():
+                return Finish.CANCELLED
+            chunk = self.job.prefill[done : done + self.job.chunk_tokens]
+            self.backend.prefill(self.job.state, chunk)
+            done += len(chunk)
+            self.prefilled = self.backend.passes.rows - self.rows_before
+            self.safe = self.backend.mark(self.job.state)
+            on_prefill(done, total)
+        self.read_at = self.clock()
+        if cancelled():
+            return Finish.CANCELLED
+        return Finish.COMPLETE if self.job.max_tokens == 0 else None
+
+    def write(self, cancelled: Callable[[], bool], on_token: Callable[[int], None]) -> Finish:
+        """Decode until something ends it."""
+        job = self.job
+        self.header_read = True
+        with closing(self.backend.decode(job.state, job.header, job.sampling, job.max_tokens)) as stream:
+            for token in stream:
+                if self.first_token_at is None:
+                    self.first_token_at = self.clock()
+                    self.prefilled += len(job.header)
+                self.ids.append(token)
+                on_token(token)
+                if token in job.eos_ids or (job.stops is not None and job.stops(token)):
+                    return Finish.COMPLETE
+                if cancelled():
+                    return Finish.CANCELLED
+        return Finish.LENGTH
+
+    def undo(self) -> int | None:
+        """Back to the last good boundary after an error; None when dropping the state is all that is left."""
+        self.header_read = False
+        try:
+            self.backend.rewind(self.job.state, self.safe)
+        except ValueError:
+            self.backend.drop_state(self.job.state)
+            return None
+        return self.backend.position(self.job.state)
+
+    def outcome(self, finish: Finish, position: int | None, error: str | None = None) -> Outcome:
+        ended = self.clock()
+        first, read_at = self.first_token_at, self.read_at or ended
+        return Outcome(
+            finish=finish,
+            ids=tuple(self.ids),
+            position=position,
+            header_read=self.header_read,
+            prefilled=self.prefilled,
+            passes=self.backend.passes.passes - self.passes_before,
+            prefill_ms=(read_at - self.started) * 1000,
+            first_token_ms=None if first is None else (first - self.started) * 1000,
+            decode_ms=0.0 if first is None else (ended - first) * 1000,
+            error=error,
+        )
+
+
+def generate(
+    backend: Backend,
+    job: Job,
+    *,
+    cancelled: Callable[[], bool],
+    on_prefill: Callable[[int, int], None],
+    on_token: Callable[[int], None],
+    clock: Callable[[], float] = time.perf_counter,
+) -> Outcome:
+    """Run ``job`` to whatever end it meets; see the module's invariants.
+
+    ``on_prefill(done, total)`` is called after every chunk, ``on_token(id)`` for every id as soon as it exists.
+    """
+    run = _Run(backend, job, clock)
+    try:
+        finish = run.read(cancelled, on_prefill) or run.write(cancelled, on_token)
+    except Exception as failure:  # noqa: BLE001 - whatever the model's code raises, the turn ends as an error
+        return run.outcome(Finish.ERROR, run.undo(), f"{type(failure).__name__}: {failure}")
+    return run.outcome(finish, backend.position(job.state))

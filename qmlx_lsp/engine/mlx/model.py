@@ -1,0 +1,239 @@
+"""From a model's name to a loaded model: the folder, its checks, its fingerprint, its plain-data description.
+
+A source is ``embedded``, a folder in mlx-lm's layout, or a Hugging Face id. All three end as a folder and go the
+same way from there.
+
+Invariant: the fingerprint changes whenever a state computed before could differ from one computed now: weights
+(sizes, headers and samples of every tensor's bytes), config, mlx and mlx-lm version. It does not change when the
+folder is moved or touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.utils import load_model, load_tokenizer
+
+from qmlx_lsp.engine.backend import ModelInfo, Report
+from qmlx_lsp.engine.mlx import embedded
+from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
+from qmlx_lsp.errors import Cancelled, DownloadError, ModelError, TemplateError
+
+STATE_FORMAT = 1  # raise it when what a checkpoint holds changes its meaning
+SAMPLE_BYTES = 1024
+DEFAULT_CONTEXT_TOKENS = 4096
+HUB_PATTERNS = ["*.json", "*.jinja", "model*.safetensors", "tokenizer.model", "*.tiktoken", "*.txt"]
+
+
+class HubTemplate:
+    """The chat template of a loaded tokenizer. Only Python and Jinja; may be used on any thread."""
+
+    def __init__(self, name: str, tokenizer: Any) -> None:
+        self._name = name
+        self._tokenizer = tokenizer
+
+    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
+        from jinja2 import TemplateError as JinjaError
+
+        try:
+            # enable_thinking is always passed: left out, mlx-lm turns it on behind the template's back.
+            text = self._tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=generate, enable_thinking=thinking
+            )
+        except (JinjaError, ValueError, KeyError, TypeError) as error:
+            raise TemplateError(f"The chat template of {self._name} does not render a conversation: {error}.") from error
+        return str(text)
+
+
+def resolve(source: str, models: Path, report: Report, cancelled: Callable[[], bool]) -> Path:
+    """The local folder of ``source``, fetching it if needed.
+
+    Raises:
+        ModelError: there is no such model, or it could not be fetched.
+        Cancelled: ``cancelled()`` became true.
+    """
+    if source == embedded.NAME:
+        return embedded.ensure(models, report, cancelled)
+    folder = Path(source).expanduser()
+    if folder.is_dir():
+        return folder
+    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
+        raise ModelError(
+            f"There is no model {source!r}: give the folder of an MLX model, a Hugging Face id such as "
+            "mlx-community/Qwen2.5-Coder-7B-Instruct-4bit, or 'embedded' ([model] name or QMLX_MODEL)."
+        )
+    return _from_hub(source, report, cancelled)
+
+
+def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from tqdm.auto import tqdm
+
+    class Bar(tqdm):  # type: ignore[type-arg]
+        """Turns the hub client's own progress into ours, and stops it when asked to."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            kwargs["disable"] = True
+            super().__init__(*args, **kwargs)
+            self._done = 0
+
+        def update(self, n: float | None = 1) -> bool | None:
+            if cancelled():
+                raise Cancelled
+            self._done += int(n or 0)
+            report(self._done, int(self.total or 0), f"downloading {source}")
+            return super().update(n)
+
+    try:
+        return Path(snapshot_download(source, local_files_only=True, allow_patterns=HUB_PATTERNS))
+    except LocalEntryNotFoundError:
+        pass  # not on this disk yet
+    except HFValidationError as error:
+        raise ModelError(f"{source!r} is not a model's name: {error}.") from error
+    report(0, 0, f"downloading {source}")
+    try:
+        return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=Bar))
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DownloadError(
+            f"The model {source} could not be fetched from Hugging Face: {first} Check the name and the connection, "
+            "or set [model] name to a folder or to 'embedded'."
+        ) from error
+
+
+def check_folder(folder: Path, name: str) -> dict[str, Any]:
+    """The model's config, after checking that the folder can hold a model and that no weight file is cut short.
+
+    Raises:
+        ModelError: names the file and the remedy.
+    """
+    config_path = folder / "config.json"
+    try:
+        config = json.loads(config_path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ModelError(f"The folder {folder} is no MLX model: it has no config.json.") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"The model {name} has an unreadable config.json ({config_path}): {error}.") from error
+    if not isinstance(config, dict) or "model_type" not in config:
+        raise ModelError(f"The model {name} has a config.json without model_type ({config_path}).")
+    files = weight_files(folder)
+    if not files:
+        raise ModelError(f"The folder {folder} has a config.json but no weights (model*.safetensors).")
+    for file in files:
+        _check_whole(file)
+    return config
+
+
+def weight_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("model*.safetensors"))
+
+
+def _check_whole(file: Path) -> None:
+    try:
+        header, start = _safetensors_header(file)
+        ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+    except (OSError, ValueError, struct.error, KeyError, TypeError) as error:
+        raise ModelError(f"The weights {file} are damaged (no readable header); fetch the model again.") from error
+    want, have = start + max(ends, default=0), file.stat().st_size
+    if have < want:
+        raise ModelError(f"The weights {file} are cut short ({have:,} of {want:,} bytes); fetch the model again.")
+
+
+def _safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
+    """The JSON header and the position of the data behind it."""
+    with file.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        if length > file.stat().st_size:
+            raise ValueError("header longer than the file")
+        header = json.loads(stream.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("header is not an object")
+    return header, 8 + length
+
+
+def fingerprint(folder: Path, config: Mapping[str, Any], adapter_path: str | None = None) -> bytes:
+    """Digest (16 bytes) of everything that makes a state reusable; see the module's invariant.
+
+    Reading whole weights (70 GB and more) would cost a minute at every start. Two sets of weights that differ,
+    differ nearly everywhere, so the first and last kilobyte of every tensor tell them apart.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for version in ("mlx", "mlx-lm"):
+        digest.update(f"{version} {metadata.version(version)}\n".encode())
+    digest.update(f"format {STATE_FORMAT} adapter {adapter_path or ''}\n".encode())
+    digest.update(json.dumps(config, sort_keys=True).encode())
+    for file in weight_files(folder):
+        header, start = _safetensors_header(file)
+        digest.update(json.dumps(header, sort_keys=True).encode())
+        with file.open("rb") as stream:
+            for name in sorted(key for key in header if key != "__metadata__"):
+                first, last = header[name]["data_offsets"]
+                for at in (first, max(first, last - SAMPLE_BYTES)):
+                    stream.seek(start + at)
+                    digest.update(stream.read(min(SAMPLE_BYTES, last - first)))
+    return digest.digest()
+
+
+def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool]) -> tuple[Any, ModelInfo]:
+    """The model and its description.
+
+    Raises:
+        ModelError: one line that names the model, what is wrong and the remedy.
+        Cancelled: ``cancelled()`` became true.
+    """
+    folder = resolve(source, models, report, cancelled)
+    config = check_folder(folder, source)
+    report(0, 1, f"loading {source}")
+    try:
+        model, config = load_model(folder)
+        tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
+    except (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError) as error:
+        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ModelError(f"The model {source} ({folder}) cannot be loaded: {first}") from error
+    report(1, 1, f"loading {source}")
+    return model, describe(source, folder, config, model, tokenizer)
+
+
+def describe(name: str, folder: Path, config: Mapping[str, Any], model: Any, tokenizer: Any) -> ModelInfo:
+    """What is to be known of a loaded model above the engine."""
+    backend_tokenizer = getattr(tokenizer._tokenizer, "backend_tokenizer", None)
+    if backend_tokenizer is None:
+        raise ModelError(f"The model {name} has no fast tokenizer (tokenizer.json), which qmlx-lsp needs.")
+    caches = make_prompt_cache(model)
+    unknown = unknown_classes(caches)
+    return ModelInfo(
+        name=name,
+        path=str(folder),
+        fingerprint=fingerprint(folder, config),
+        context_tokens=_context_tokens(config),
+        weight_bytes=_parameter_bytes(model),
+        eos_ids=frozenset(int(i) for i in tokenizer.eos_token_ids),
+        needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in caches),
+        tokenizer_json=backend_tokenizer.to_str(),
+        template=HubTemplate(name, tokenizer),
+        think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,
+        not_persisted=f"its cache class {', '.join(unknown)} is not supported" if unknown else None,
+    )
+
+
+def _context_tokens(config: Mapping[str, Any]) -> int:
+    for part in (config, config.get("text_config", {})):
+        found = part.get("max_position_embeddings")
+        if isinstance(found, int) and found > 0:
+            return found
+    return DEFAULT_CONTEXT_TOKENS
+
+
+def _parameter_bytes(model: Any) -> int:
+    from mlx.utils import tree_flatten
+
+    return sum(array.nbytes for _, array in tree_flatten(model.parameters()) if isinstance(array, mx.array))

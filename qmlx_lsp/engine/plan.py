@@ -1,0 +1,50 @@
+"""Where a turn starts: pure decision over positions.
+
+The live state and every stored checkpoint are prefixes of the wanted ids by the time they come here (the log only
+grows; checkpoints are found by digest and compared by id), so positions are all there is to decide on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Start(StrEnum):
+    """Where the model's state for a turn comes from."""
+
+    LIVE = "live"
+    RESTORE = "restore"
+    COLD = "cold"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Start at ``position`` tokens. ``candidate`` is the index of the checkpoint to restore, if that is the start."""
+
+    start: Start
+    position: int
+    candidate: int | None = None
+
+
+def resume_plan(wanted: int, live: int | None, stored: Sequence[int], restore_gain_tokens: int) -> Plan:
+    """Choose the start for a turn over ``wanted`` tokens.
+
+    Args:
+        wanted: tokens the model must have read before the reply's header.
+        live: position of the live state, or None when there is none.
+        stored: positions of the restorable checkpoints, longest first.
+        restore_gain_tokens: a checkpoint must be this much further on than the live state to be worth reading.
+    """
+    if live is not None and live > wanted:
+        live = None  # it has read what is no longer wanted; states cannot be cut
+    for index, position in enumerate(stored):
+        if position > wanted or position == 0:
+            continue
+        if live is None or position - live >= restore_gain_tokens:
+            return Plan(Start.RESTORE, position, index)
+        break
+    if live:
+        return Plan(Start.LIVE, live)
+    return Plan(Start.COLD, 0)

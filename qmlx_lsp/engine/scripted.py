@@ -1,0 +1,196 @@
+"""A backend that replays a script: a whole model for tests of everything above the engine, in microseconds.
+
+It ships with the package (``model.name = "scripted"``) so that editors' packages and crash tests can run a real
+daemon with no model. Its tokenizer is ChatML over single bytes; its state is real data (the ids it has read, and a
+running digest that cannot be cut), so that checkpoints, restores, marks and the invariant "state equals log" are
+exercised exactly as with a model.
+
+Replies: the script's texts in turn; when it is used up, the reply names a digest of everything read, so that a
+state that differs by one token answers differently.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
+from qmlx_lsp.errors import CheckpointRejected
+from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
+from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
+
+CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
+END_OF_TURN = 256 + CONTROL.index("<|im_end|>")
+_DIGEST = 16
+_ROW = RowSpec("ids", "I32", heads=1, width=1)
+
+
+def byte_symbols() -> dict[int, str]:
+    """The printable character that byte-level BPE uses for each byte (the GPT-2 table)."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    table = {byte: chr(byte) for byte in plain}
+    for offset, byte in enumerate(byte for byte in range(256) if byte not in table):
+        table[byte] = chr(256 + offset)
+    return table
+
+
+def tokenizer_json() -> str:
+    """A ``tokenizers`` file: one token per byte (its value is its id), then the control tokens."""
+    vocab = {symbol: byte for byte, symbol in byte_symbols().items()}
+    added = [
+        {
+            "id": 256 + index, "content": text, "special": text.startswith("<|"),
+            "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+        }
+        for index, text in enumerate(CONTROL)
+    ]  # fmt: skip
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    model = {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": False, "ignore_merges": False}
+    return json.dumps({
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": level, "post_processor": None, "decoder": level,
+        "model": model | {"dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                          "end_of_word_suffix": None, "fuse_unk": False},
+    })  # fmt: skip
+
+
+class ChatML:
+    """The ChatML template, as a function."""
+
+    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
+        text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
+        return text + ("<|im_start|>assistant\n" if generate else "")
+
+
+@dataclass(slots=True)
+class _State:
+    ids: list[int]
+    digest: bytes
+
+
+class ScriptedBackend:
+    """Replays ``replies``; ``hybrid`` adds a state that cannot be cut, as recurrent models have.
+
+    ``before_pass(kind, state_length)`` is called before every forward pass, kind ``prefill`` or ``decode``; a test
+    raises from it, or blocks in it, to be anywhere at a known time.
+    """
+
+    def __init__(
+        self,
+        replies: Sequence[str] = (),
+        *,
+        hybrid: bool = True,
+        context_tokens: int = 32_768,
+        before_pass: Callable[[str, int], None] | None = None,
+        name: str = "scripted",
+    ) -> None:
+        self.passes = Passes()
+        self._replies = list(replies)
+        self._hybrid = hybrid
+        self._context_tokens = context_tokens
+        self._before_pass = before_pass or (lambda _kind, _length: None)
+        self._name = name
+        self._states: dict[StateId, _State] = {}
+        self._numbers = itertools.count(1)
+
+    def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
+        report(1, 1, "script")
+        kind = b"hybrid" if self._hybrid else b"rows"
+        return ModelInfo(
+            name=self._name,
+            path="",
+            fingerprint=hashlib.blake2b(kind + self._name.encode(), digest_size=_DIGEST).digest(),
+            context_tokens=self._context_tokens,
+            weight_bytes=0,
+            eos_ids=frozenset({END_OF_TURN, 256}),
+            needs_snapshot=self._hybrid,
+            tokenizer_json=tokenizer_json(),
+            template=ChatML(),
+        )
+
+    def new_state(self) -> StateId:
+        return self._add(_State([], b"\0" * _DIGEST))
+
+    def drop_state(self, state: StateId) -> None:
+        self._states.pop(state, None)
+
+    def position(self, state: StateId) -> int:
+        return len(self._states[state].ids)
+
+    def nbytes(self, state: StateId) -> int:
+        return 4 * len(self._states[state].ids) + _DIGEST
+
+    def prefill(self, state: StateId, ids: Sequence[int]) -> None:
+        self._feed(state, ids, "prefill")
+
+    def decode(
+        self, state: StateId, ids: Sequence[int], sampling: Sampling, max_tokens: int
+    ) -> Generator[int, None, None]:
+        self._feed(state, ids, "decode")
+        for token in itertools.islice(self._reply(state), max_tokens):
+            self._feed(state, [token], "decode")
+            yield token
+
+    def mark(self, state: StateId) -> Mark:
+        held = self._states[state]
+        return Mark(len(held.ids), held.digest)
+
+    def rewind(self, state: StateId, mark: Mark) -> None:
+        held = self._states[state]
+        if mark.position > len(held.ids):
+            raise ValueError(f"mark at {mark.position} lies ahead of {len(held.ids)}")
+        del held.ids[mark.position :]
+        held.digest = mark.kept
+
+    def copy_state(self, state: StateId, start: int) -> StateCopy:
+        held = self._states[state]
+        rows = Tensor(_ROW.tensor(len(held.ids) - start), memoryview(ids_to_bytes(held.ids[start:])))
+        snapshot = (Tensor(_snapshot_spec(), memoryview(held.digest)),) if self._hybrid else None
+        return StateCopy(start, len(held.ids), (rows,), snapshot)
+
+    def restore(self, stored: StoredState) -> Restored:
+        if list(stored.rows) != [_ROW] or (stored.snapshot is not None) != self._hybrid:
+            raise CheckpointRejected("foreign", "The checkpoint does not fit the scripted model.")
+        rows, digest = bytearray(4 * stored.position), bytearray(_DIGEST)
+        buffers = [memoryview(digest)] if self._hybrid else []
+        read = stored.fill([RowBuffer(_ROW, stored.position, memoryview(rows))], buffers)
+        return Restored(self._add(_State(list(ids_from_bytes(bytes(rows))), bytes(digest))), read)
+
+    def close(self) -> None:
+        self._states.clear()
+
+    def ids(self, state: StateId) -> list[int]:
+        """What the state has read; for tests."""
+        return list(self._states[state].ids)
+
+    def _add(self, state: _State) -> StateId:
+        number = StateId(next(self._numbers))
+        self._states[number] = state
+        return number
+
+    def _feed(self, state: StateId, ids: Sequence[int], kind: str) -> None:
+        assert ids, "a forward pass needs at least one token"
+        held = self._states[state]
+        self._before_pass(kind, len(held.ids))
+        self.passes.passes += 1
+        self.passes.rows += len(ids)
+        for token in ids:
+            held.ids.append(token)
+            held.digest = hashlib.blake2b(held.digest + ids_to_bytes([token]), digest_size=_DIGEST).digest()
+
+    def _reply(self, state: StateId) -> list[int]:
+        held = self._states[state]
+        if self._replies:
+            text = self._replies.pop(0)
+        else:
+            seen = held.digest if self._hybrid else hashlib.blake2b(ids_to_bytes(held.ids)).digest()
+            text = f"I have read {len(held.ids)} tokens, digest {seen.hex()[:16]}."
+        return [*text.encode(), END_OF_TURN]
+
+
+def _snapshot_spec() -> TensorSpec:
+    return TensorSpec("digest", "U8", (_DIGEST,))

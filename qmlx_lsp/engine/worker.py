@@ -1,0 +1,139 @@
+"""The one thread that owns the backend, and the queue in front of it.
+
+MLX binds lazy arrays and streams to the thread that made them, so the backend is built, used and closed on this
+thread alone. Work is a function of the backend; short work (``Priority.SHORT``) overtakes long work in the queue
+but never interrupts what runs.
+
+Invariant: the event loop only ever awaits; it never runs backend code and never holds a backend object.
+Invariant: every call gets its one result or exception, also when the worker is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from qmlx_lsp.engine.backend import Backend
+from qmlx_lsp.errors import QmlxError
+
+T = TypeVar("T")
+
+
+class Priority(IntEnum):
+    """Lower runs first."""
+
+    SHORT = 0
+    TURN = 1
+    BACKGROUND = 2
+
+
+class EngineBusy(QmlxError):
+    """The queue is full."""
+
+
+class EngineClosed(QmlxError):
+    """The engine has been stopped."""
+
+
+_Item = tuple[int, int, "Callable[[Backend], Any] | None", "Future[Any] | None"]
+
+
+class Worker:
+    """Runs functions of the backend, one at a time, on a thread of its own.
+
+    ``make_backend`` is called on that thread. ``queue_max`` bounds the calls that wait.
+    """
+
+    def __init__(self, make_backend: Callable[[], Backend], *, queue_max: int = 256) -> None:
+        self._make_backend = make_backend
+        self._queue: queue.PriorityQueue[_Item] = queue.PriorityQueue()
+        self._queue_max = queue_max
+        self._order = itertools.count()
+        self._closed = False
+        self._lock = threading.Lock()
+        self._running = False
+        self._thread = threading.Thread(target=self._run, name="qmlx-engine", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"<Worker {'closed' if self._closed else 'open'}, {self.waiting} waiting>"
+
+    @property
+    def waiting(self) -> int:
+        """Calls in the queue, the running one not counted."""
+        return self._queue.qsize()
+
+    @property
+    def running(self) -> bool:
+        return self._running
+
+    def submit(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> Future[T]:
+        """Queue ``work``; the future belongs to ``concurrent.futures``.
+
+        Raises:
+            EngineBusy: ``queue_max`` calls are waiting.
+            EngineClosed: the worker has been closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise EngineClosed("The engine has been stopped.")
+            if self._queue.qsize() >= self._queue_max:
+                raise EngineBusy(f"{self._queue_max} requests are waiting for the model; try again later.")
+            future: Future[T] = Future()
+            self._queue.put((priority, next(self._order), work, future))
+            return future
+
+    async def call(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> T:
+        """Run ``work`` on the engine thread and await its result.
+
+        Cancelling the await withdraws work that has not begun; work that runs goes on to its end (give it a flag
+        to look at).
+        """
+        return await asyncio.wrap_future(self.submit(work, priority))
+
+    def close(self, timeout_s: float | None = None) -> None:
+        """Let the running call finish, refuse what waits, close the backend, end the thread."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put((-1, next(self._order), None, None))
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        backend: Backend | None = None
+        while True:
+            _, _, work, future = self._queue.get()
+            if work is None or future is None:
+                break
+            if not future.set_running_or_notify_cancel():
+                continue
+            self._running = True
+            try:
+                if backend is None:
+                    backend = self._make_backend()
+                result = work(backend)
+            except BaseException as error:  # noqa: BLE001 - carried to whoever awaits the call
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            finally:
+                self._running = False
+            del work, future
+        self._refuse_waiting()
+        if backend is not None:
+            backend.close()
+
+    def _refuse_waiting(self) -> None:
+        while True:
+            try:
+                _, _, _, future = self._queue.get_nowait()
+            except queue.Empty:
+                return
+            if future is not None and future.set_running_or_notify_cancel():
+                future.set_exception(EngineClosed("The engine has been stopped."))

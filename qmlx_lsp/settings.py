@@ -1,0 +1,190 @@
+"""Every setting and limit, with its unit, its default and where it may come from.
+
+Later wins: defaults, ``config.toml``, environment (``QMLX_`` and the key's last part: ``QMLX_MAX_TOKENS``;
+``QMLX_MODEL`` for ``model.name``). Standard library only: the connector reads settings too.
+
+Invariant: settings are read once, checked whole, and frozen. An unknown key or a wrong type is an error that names
+the key, the place it came from and what is allowed; nothing is ever silently ignored.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from qmlx_lsp.errors import SettingsError
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Allowed range of a number, both ends included."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+def _number(default: Any, low: float, high: float, about: str) -> Any:
+    return field(default=default, metadata={"limit": Limit(low, high), "about": about})
+
+
+def _plain(default: Any, about: str) -> Any:
+    return field(default=default, metadata={"about": about})
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    name: str = _plain("embedded", "a folder, a Hugging Face id, or 'embedded'")
+    temperature: float = _number(0.0, 0.0, 5.0, "0 always takes the likeliest token")
+    top_p: float = _number(1.0, 0.0, 1.0, "keep the likeliest tokens up to this share; 1 keeps all")
+    max_tokens: int = _number(1024, 1, 1_000_000, "tokens of a reply at most")
+    thinking: bool = _plain(False, "whether replies begin by thinking, where the model can")
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    quota_gib: float = _number(50.0, 0.0, 100_000.0, "GiB of checkpoints at most")
+    free_floor_gib: float = _number(5.0, 0.0, 100_000.0, "GiB of disk that stay free")
+    answer_wait_s: float = _number(2.0, 0.0, 60.0, "seconds an answer waits for its checkpoint")
+    restore_gain_tokens: int = _number(64, 1, 1_000_000, "tokens a checkpoint must save to be read")
+
+
+@dataclass(frozen=True, slots=True)
+class Daemon:
+    idle_minutes: float = _number(30.0, 0.01, 525_600.0, "minutes without clients before the daemon leaves")
+    stop_s: float = _number(20.0, 1.0, 600.0, "seconds to finish writing when stopping")
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    live_gib: float = _number(16.0, 0.0, 10_000.0, "GiB of live states at most; the oldest go to the SSD")
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    prefill_chunk_tokens: int = _number(256, 1, 65_536, "tokens of a forward pass; a cancel waits for one")
+    queue_max: int = _number(256, 1, 100_000, "requests that may wait for the model")
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    max_file_kb: int = _number(512, 1, 1_000_000, "KiB; larger files are named, not shown")
+    share: float = _number(0.5, 0.05, 0.95, "share of the model's context that files may take in one turn")
+    max_diff_share: float = _number(0.6, 0.0, 10.0, "a diff longer than this share of the file: the file is told anew")
+    question_max_kb: int = _number(256, 1, 1_000_000, "KiB of a question at most")
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    batch_ms: int = _number(30, 1, 10_000, "milliseconds of text that travel together")
+    journal_ms: int = _number(1000, 10, 60_000, "milliseconds of a reply that a crash may lose")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings; the names of the sections and keys are those of ``config.toml``."""
+
+    model: Model = Model()
+    store: Store = Store()
+    daemon: Daemon = Daemon()
+    memory: Memory = Memory()
+    engine: Engine = Engine()
+    context: Context = Context()
+    stream: Stream = Stream()
+
+
+def load(config_file: Path, environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from ``config_file`` (which may be missing) and the environment.
+
+    Raises:
+        SettingsError: unreadable file, unknown section or key, wrong type, out of range.
+    """
+    settings = Settings()
+    for section, values in _read(config_file).items():
+        if section not in _SECTIONS:
+            raise SettingsError(f"{config_file}: unknown section [{section}]; allowed are {_names(_SECTIONS)}.")
+        if not isinstance(values, dict):
+            raise SettingsError(f"{config_file}: {section} must be a section, [{section}].")
+        known = _keys(settings, section)
+        for key, value in values.items():
+            if key not in known:
+                raise SettingsError(f"{config_file}: unknown key {section}.{key}; allowed are {_names(known)}.")
+            settings = _set(settings, section, key, value, f"{config_file}: {section}.{key}")
+    for section in _SECTIONS:
+        for key in _keys(settings, section):
+            variable = env_name(section, key)
+            if variable in environ:
+                value = _from_text(environ[variable], _keys(settings, section)[key].default)
+                settings = _set(settings, section, key, value, variable)
+    return settings
+
+
+def env_name(section: str, key: str) -> str:
+    """The environment variable of a setting."""
+    return "QMLX_MODEL" if (section, key) == ("model", "name") else f"QMLX_{key.upper()}"
+
+
+_SECTIONS = {f.name: f for f in fields(Settings)}
+
+
+def _read(config_file: Path) -> dict[str, Any]:
+    try:
+        text = config_file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{config_file} cannot be read: {error}.") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{config_file} is not valid TOML: {error}.") from error
+
+
+def _keys(settings: Settings, section: str) -> dict[str, Any]:
+    return {f.name: f for f in fields(getattr(settings, section))}
+
+
+def _set(settings: Settings, section: str, key: str, value: Any, place: str) -> Settings:
+    described = _keys(settings, section)[key]
+    checked = _check(value, described.default, described.metadata, place)
+    return replace(settings, **{section: replace(getattr(settings, section), **{key: checked})})
+
+
+def _check(value: Any, default: Any, about: Mapping[str, Any], place: str) -> Any:
+    kind = type(default)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        words = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+        raise SettingsError(f"{place} is {value!r}, but must be {words[kind]} ({about['about']}).")
+    limit = about.get("limit")
+    if limit is not None and not limit.low <= value <= limit.high:
+        raise SettingsError(f"{place} is {value!r}, but must be {limit} ({about['about']}).")
+    if value == "":
+        raise SettingsError(f"{place} is empty, but must be {about['about']}.")
+    return value
+
+
+def _from_text(text: str, default: Any) -> Any:
+    """The value of an environment variable in the setting's own type, or the text itself if it is none."""
+    if isinstance(default, bool):
+        return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}.get(text.lower(), text)
+    for kind in (int, float):
+        if isinstance(default, kind):
+            try:
+                return kind(text)
+            except ValueError:
+                return text
+    return text
+
+
+def _names(known: Mapping[str, Any]) -> str:
+    return ", ".join(sorted(known))

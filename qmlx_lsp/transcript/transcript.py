@@ -1,0 +1,69 @@
+"""One epoch of a conversation: its entries, their ids in one log, and how the log ends.
+
+Entries are *drafted* (rendered, with their place in the log) and then *extended* once they are durable, so that a
+failed write leaves the transcript as it was.
+
+Invariant: entries tile the log. The ids of entry ``k`` are ``log.ids(entry.start, entry.end)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from qmlx_lsp.transcript.entry import Entry, Finish, Kind
+from qmlx_lsp.transcript.suffix import Place, Renderer, Tail
+from qmlx_lsp.transcript.tokens import TokenLog
+
+# What is to be said, before it has ids: kind, text, and the path a context entry is about.
+Draft = tuple[Kind, str, str | None]
+
+
+class Transcript:
+    """Append-only. ``entries`` may come from disk; they are trusted to tile the log."""
+
+    def __init__(self, renderer: Renderer, entries: Iterable[Entry] = ()) -> None:
+        self._renderer = renderer
+        self._entries: list[Entry] = []
+        self.log = TokenLog()
+        self._tail = Tail()
+        self.extend(entries)
+
+    def __repr__(self) -> str:
+        return f"<Transcript {len(self._entries)} entries, {len(self.log)} tokens, {self._tail.place.name}>"
+
+    @property
+    def entries(self) -> Sequence[Entry]:
+        return tuple(self._entries)
+
+    @property
+    def tail(self) -> Tail:
+        return self._tail
+
+    @property
+    def unanswered(self) -> str | None:
+        """The question at the end of the log that has no reply, if there is one."""
+        return self._entries[-1].text if self._tail.place is Place.ASKED else None
+
+    def draft(self, drafts: Iterable[Draft]) -> list[Entry]:
+        """The entries that saying ``drafts`` would append, in order. Changes nothing."""
+        entries, tail, start = [], self._tail, len(self.log)
+        for kind, text, path in drafts:
+            entry = Entry(kind, text, tuple(self._renderer.suffix(tail, kind, text)), start, path=path)
+            entries.append(entry)
+            tail, start = self._renderer.after(tail, entry), entry.end
+        return entries
+
+    def reply_header(self) -> list[int]:
+        return self._renderer.reply_header(self._tail)
+
+    def reply(self, header: Sequence[int], generated: Sequence[int], finish: Finish, text: str) -> Entry:
+        """The entry for a reply of at least one generated id. Changes nothing."""
+        assert generated or finish is Finish.OPEN, "a reply of no tokens leaves no entry"
+        return Entry(Kind.ASSISTANT, text, (*header, *generated), len(self.log), finish)
+
+    def extend(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            assert entry.start == len(self.log), f"entry at {entry.start} does not tile a log of {len(self.log)}"
+            self.log.extend(entry.ids)
+            self._entries.append(entry)
+            self._tail = self._renderer.after(self._tail, entry)
