@@ -100,7 +100,9 @@ class Codec:
         for token in self.control_ids:
             text = self._texts[token]
             if not self.control_ids.isdisjoint(self._data.encode(text, add_special_tokens=False).ids):
-                raise TemplateError(f"The tokenizer of {self._name} turns the plain text {text!r} into a control token.")
+                raise TemplateError(
+                    f"The tokenizer of {self._name} turns the plain text {text!r} into a control token."
+                )
 
 
 class TextStream:

