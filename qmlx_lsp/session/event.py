@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from qmlx_lsp.transcript.entry import Finish
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +73,39 @@ class Step(StrEnum):
     ANSWERING = "answering"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Job:
     """A running turn, as its owner sees it.
 
     ``on_text(delta)`` gets the reply in batches, ``on_progress(step, done, total)`` where it is; both are called on
-    the event loop and must not block. ``cancel`` may be called from any thread, any number of times.
+    the event loop and must not block. ``cancel`` is called on the event loop, any number of times; ``stop`` is what
+    the engine thread looks at.
     """
 
     on_text: Callable[[str], None] = lambda _delta: None
     on_progress: Callable[[Step, int, int], None] = lambda _step, _done, _total: None
     stop: threading.Event = field(default_factory=threading.Event)
+    _told: asyncio.Event = field(default_factory=asyncio.Event)
 
     def cancel(self) -> None:
         self.stop.set()
+        self._told.set()
 
     @property
     def cancelled(self) -> bool:
         return self.stop.is_set()
+
+    async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """Await ``work``; when the job is cancelled first, cancel ``work`` and return None."""
+        task = asyncio.ensure_future(work)
+        told = asyncio.ensure_future(self._told.wait())
+        try:
+            await asyncio.wait({task, told}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            return None
+        finally:
+            told.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)

@@ -17,17 +17,19 @@ from qmlx_lsp.session.event import Ask
 from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.transcript import Draft
 from qmlx_lsp.workspace.ignore import Ignore
-from qmlx_lsp.workspace.positions import LineIndex
-from qmlx_lsp.workspace.told import Limits, mention, tell
+from qmlx_lsp.workspace.told import Limits, mention, named, tell
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """One file as it is now. ``text`` is None when the file is gone. ``named`` says why it is not shown, if so."""
+    """One file as it is now. ``text`` is None when the file is gone, or when it is only to be named: then ``hidden``
+    says why, and ``size`` (bytes) how large it is if that is the reason."""
 
     path: str
     text: str | None
     asked: bool = False
+    hidden: str | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,59 +63,59 @@ def look(
     Raises:
         QuestionError: the file asked about is outside the root, private, missing, too large or not text.
     """
-    asked = _asked(root, ask, open_texts, ignore, max_bytes)
-    paths = dict.fromkeys([*([asked] if asked else []), *open_texts, *told])
+    asked = None if ask.path is None else _asked(root, ask.path, ignore)
     sights = []
-    for path in paths:
+    for path in dict.fromkeys([*([asked] if asked else []), *open_texts, *told]):
         if ignore.excluded(path):
             continue
-        text = open_texts.get(path)
-        if text is None:
-            text = _read(root / path, max_bytes)
-        sights.append(Sight(path, text, asked=path == asked))
+        if path in open_texts:
+            sight = Sight(path, open_texts[path], path == asked)
+        else:
+            sight = _on_disk(root / path, path, max_bytes, asked=path == asked)
+        if sight.asked:
+            _check_showable(sight, max_bytes)
+        sights.append(sight)
     return sights
 
 
-def _asked(root: Path, ask: Ask, open_texts: Mapping[str, str], ignore: Ignore, max_bytes: int) -> str | None:
-    if ask.path is None:
-        return None
-    path = relative(root, ask.path)
+def _asked(root: Path, asked: str, ignore: Ignore) -> str:
+    path = relative(root, asked)
     if path is None:
-        raise QuestionError(f"{ask.path} is outside the folder {root}: ask from a folder that contains it.")
+        raise QuestionError(f"{asked} is outside the folder {root}: open or name a folder that contains it.")
     if reason := ignore.excluded(path):
         raise QuestionError(f"{path} is private ({reason}) and is never shown to the model: ask without it.")
-    size = len(open_texts[path].encode("utf-8", "replace")) if path in open_texts else _size(root / path, path)
-    if size > max_bytes:
-        raise QuestionError(
-            f"{path} has {size / 1e6:.1f} MB, more than the {max_bytes / 1e6:.1f} MB that are shown to the model: "
-            "ask in a smaller file or raise context.max_file_kb."
-        )
-    if path not in open_texts and _read(root / path, max_bytes) is None:
-        raise QuestionError(f"{path} is not text in UTF-8, so it cannot be shown to the model: ask without it.")
     return path
 
 
-def _size(file: Path, path: str) -> int:
-    try:
-        return file.stat().st_size
-    except OSError as error:
-        raise QuestionError(f"{path} cannot be read ({error.strerror or error}).") from error
+def _check_showable(sight: Sight, max_bytes: int) -> None:
+    size = sight.size
+    if sight.text is not None:
+        size = len(sight.text.encode("utf-8", "replace"))
+    if size is not None and size > max_bytes:
+        raise QuestionError(
+            f"{sight.path} has {size / 1e6:.1f} MB, more than the {max_bytes / 1e6:.1f} MB of a file that is shown to "
+            "the model: ask in a smaller file or raise context.max_file_kb."
+        )
+    if sight.hidden or (sight.text is not None and "\0" in sight.text):
+        raise QuestionError(f"{sight.path} is not text in UTF-8, so it cannot be shown to the model: ask without it.")
+    if sight.text is None:
+        raise QuestionError(f"There is no file {sight.path}: check the name, or ask without it.")
 
 
-def _read(file: Path, max_bytes: int) -> str | None:
-    """The file's text; None when it is gone, is not UTF-8 text or is larger than ``max_bytes``."""
+def _on_disk(file: Path, path: str, max_bytes: int, *, asked: bool) -> Sight:
     try:
-        if file.stat().st_size > max_bytes:
-            return None
+        size = file.stat().st_size
+        if size > max_bytes:
+            return Sight(path, None, asked, "too large", size)
         data = file.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return Sight(path, None, asked)
     except OSError:
-        return None
-    if b"\0" in data:
-        return None
+        return Sight(path, None, asked, "unreadable")
     try:
-        return data.decode("utf-8")
+        return Sight(path, data.decode("utf-8"), asked)
     except UnicodeDecodeError:
-        return None
+        return Sight(path, None, asked, "binary")
 
 
 def choose(
@@ -135,7 +137,11 @@ def choose(
     new_told: dict[str, str | None] = {}
     left = budget_tokens
     for sight in sorted(sights, key=lambda s: not s.asked):
-        telling = tell(sight.path, told.get(sight.path), sight.text, limits)
+        before = told.get(sight.path)
+        if sight.hidden is not None:
+            telling = named(sight.path, before, sight.hidden, sight.size)
+        else:
+            telling = tell(sight.path, before, sight.text, limits)
         if telling is None:
             continue
         cost = count(telling.text)
@@ -149,15 +155,7 @@ def choose(
         left -= cost
         drafts.insert(0, (Kind.CONTEXT, telling.text, sight.path))
         new_told[sight.path] = telling.told
-    if ask.lines is not None:
-        drafts += _selection(ask.lines, sights)
-    return Gathered(drafts, new_told)
-
-
-def _selection(lines: tuple[int, int], sights: Sequence[Sight]) -> list[Draft]:
     asked = next((s for s in sights if s.asked and s.text is not None), None)
-    if asked is None or asked.text is None:
-        return []
-    last = min(lines[1], LineIndex(asked.text).line_count)
-    first = min(lines[0], last)
-    return [(Kind.CONTEXT, mention(asked.path, asked.text, first, last), asked.path)]
+    if ask.lines is not None and asked is not None and asked.text is not None:
+        drafts.append((Kind.CONTEXT, mention(asked.path, asked.text, *ask.lines), asked.path))
+    return Gathered(drafts, new_told)

@@ -1,0 +1,163 @@
+"""The composition root: the only module that names every layer. Builds the daemon, runs it, takes it down in order.
+
+Start: log and store are opened, replies cut off by a crash are closed, then the socket listens. The model comes
+later, on the engine thread. Stop: running turns are cancelled and recorded, the store's queue is written within
+``daemon.stop_s``, then the engine and the databases are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from qmlx_lsp.daemon.connector import take_stdout
+from qmlx_lsp.daemon.listener import Listener
+from qmlx_lsp.daemon.socket import daemon_lock
+from qmlx_lsp.engine.backend import Backend
+from qmlx_lsp.engine.worker import Worker
+from qmlx_lsp.errors import StoreError
+from qmlx_lsp.lsp.server import serve
+from qmlx_lsp.paths import Paths
+from qmlx_lsp.session.loading import Loader
+from qmlx_lsp.session.registry import Registry
+from qmlx_lsp.session.session import Services
+from qmlx_lsp.settings import GIB, Settings
+from qmlx_lsp.storage.checkpoints import CheckpointStore
+from qmlx_lsp.storage.conversations import ConversationLog
+
+logger = logging.getLogger(__name__)
+
+
+class App:
+    """Everything of one daemon, built and torn down in order."""
+
+    def __init__(self, paths: Paths, settings: Settings, make_backend: Callable[[], Backend] | None = None) -> None:
+        self.paths = paths
+        self.settings = settings
+        self._log_thread = ThreadPoolExecutor(1, "qmlx-log")
+        self._store_thread = ThreadPoolExecutor(1, "qmlx-store")
+        self._log = ConversationLog(paths.conversations, clock=time.time)
+        recovered = self._log.recover()
+        if recovered:
+            logger.info("closed %d replies that were cut off", recovered)
+        problem, self._store = _open_store(paths, settings)
+        self._worker = Worker(make_backend or backend_factory(paths, settings), queue_max=settings.engine.queue_max)
+        self.registry = Registry(
+            Services(
+                settings, self._worker, self._log, self._log_thread, self._store, self._store_thread,
+                notice=lambda text: self.registry.notice(text),
+            ),
+            Loader(self._worker, settings.model.name, thinking=settings.model.thinking),
+        )  # fmt: skip
+        if problem:
+            self.registry.notice(problem)
+
+    async def stop(self) -> None:
+        """See the module's docstring."""
+        deadline = time.monotonic() + self.settings.daemon.stop_s
+        await self.registry.stop(self.settings.daemon.stop_s / 2)
+        loop = asyncio.get_running_loop()
+        for executor in (self._log_thread, self._store_thread):
+            left = max(0.1, deadline - time.monotonic())
+            closing = loop.run_in_executor(None, executor.shutdown)
+            await asyncio.wait({closing}, timeout=left)
+        await loop.run_in_executor(None, self._worker.close, max(0.1, deadline - time.monotonic()))
+        if self._store is not None:
+            self._store.close()
+        self._log.close()
+
+
+def _open_store(paths: Paths, settings: Settings) -> tuple[str, CheckpointStore | None]:
+    """The store, or why there is none: without it everything works, only slower after a restart."""
+    try:
+        store = CheckpointStore(
+            paths.checkpoints,
+            quota_bytes=int(settings.store.quota_gib * GIB),
+            free_floor_bytes=int(settings.store.free_floor_gib * GIB),
+            clock=time.time,
+        )
+    except StoreError as error:
+        return f"No checkpoints: {error}", None
+    return "", store
+
+
+def backend_factory(paths: Paths, settings: Settings) -> Callable[[], Backend]:
+    """How to make the backend on the engine thread; MLX is imported there and then."""
+    if settings.model.name == "scripted":
+        from qmlx_lsp.engine.scripted import ScriptedBackend
+
+        return ScriptedBackend
+
+    def make() -> Backend:
+        from qmlx_lsp.engine.mlx.blas import preload
+
+        logger.info("BLAS: %s", preload(paths.blas) or "MLX's own")
+        from qmlx_lsp.engine.mlx.backend import MlxBackend
+
+        return MlxBackend(paths.models)
+
+    return make
+
+
+async def run_daemon(paths: Paths, settings: Settings) -> None:
+    """Serve until stopped. Raises QmlxError when it cannot start."""
+    lock = daemon_lock(paths)
+    app = App(paths, settings)
+    listener = Listener(
+        paths,
+        lambda reader, writer, line: serve(app.registry, reader, writer, lambda: listener.clients, line),
+        app.registry.status,
+        lambda: app.registry.busy,
+        settings.daemon.idle_minutes,
+    )
+    try:
+        await listener.run()
+    finally:
+        await app.stop()
+        logger.info("stopped")
+        os.close(lock)
+
+
+async def run_stdio(paths: Paths, settings: Settings) -> int:
+    """Serve one editor over stdio in this process (``--no-daemon``); returns the exit code."""
+    lock = daemon_lock(paths)
+    out = take_stdout()
+    app = App(paths, settings)
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=1 << 20)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    try:
+        orderly = await serve(app.registry, reader, _FdWriter(out), lambda: 1)
+        return 0 if orderly or reader.at_eof() else 1
+    finally:
+        await app.stop()
+        os.close(lock)
+
+
+class _FdWriter:
+    """Blocking writes to the editor's pipe; for ``--no-daemon`` only, where there is one client."""
+
+    def __init__(self, out: int) -> None:
+        self._out = out
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self._out, view) :]
+
+    def close(self) -> None:
+        return None
+
+
+def configure_logging(level: str = "INFO") -> None:
+    """Lines on stderr (the daemon's log file). Prompt text is never logged."""
+    logging.basicConfig(
+        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+    )
+
+

@@ -1,0 +1,135 @@
+"""A small LSP client that talks to the daemon, for the command line.
+
+Blocking and single-threaded: a request is sent, and messages are handled until its answer arrives.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from qmlx_lsp.daemon.socket import connect_or_start
+from qmlx_lsp.errors import DaemonError, QmlxError
+from qmlx_lsp.paths import Paths
+from qmlx_lsp.settings import load
+
+REQUEST_CANCELLED = -32800
+
+Notify = Callable[[str, Any], None]
+
+
+class RequestError(QmlxError):
+    """The daemon's error answer; ``code`` is the JSON-RPC code."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Client:
+    """One connection. ``on_notify(method, params)`` gets every notification."""
+
+    def __init__(self, link: socket.socket, on_notify: Notify) -> None:
+        self._link = link
+        self._stream = link.makefile("rb")
+        self._on_notify = on_notify
+        self._number = 0
+
+    def initialize(self, roots: list[Path]) -> dict[str, Any]:
+        """The handshake; returns the daemon's answer to ``initialize``."""
+        folders = [{"uri": root.as_uri(), "name": root.name} for root in roots]
+        result: dict[str, Any] = self.request("initialize", {
+            "processId": os.getpid(), "rootUri": folders[0]["uri"] if folders else None, "workspaceFolders": folders,
+            "capabilities": {
+                "window": {"workDoneProgress": True}, "general": {"positionEncodings": ["utf-32"]},
+                "workspace": {"workspaceFolders": True},
+            },
+            "clientInfo": {"name": "qmlx-lsp"},
+        })  # fmt: skip
+        self.notify("initialized", {})
+        return result
+
+    def request(self, method: str, params: Any) -> Any:
+        """Send and wait for the answer. Ctrl-C cancels the request and waits for its (cancelled) answer.
+
+        Raises:
+            RequestError: the daemon answered with an error.
+            DaemonError: the connection was lost.
+            KeyboardInterrupt: after the cancelled answer has arrived.
+        """
+        self._number += 1
+        number = self._number
+        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+        interrupted = False
+        while True:
+            try:
+                message = self._receive()
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = True
+                self.notify("$/cancelRequest", {"id": number})
+                continue
+            if message.get("id") == number and "method" not in message:
+                if interrupted:
+                    raise KeyboardInterrupt
+                return _result(message)
+            self._handle(message)
+
+    def notify(self, method: str, params: Any) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def close(self) -> None:
+        """An orderly end."""
+        try:
+            self.request("shutdown", None)
+            self.notify("exit", None)
+        finally:
+            self._stream.close()
+            self._link.close()
+
+    def _handle(self, message: dict[str, Any]) -> None:
+        if "method" not in message:
+            return
+        if "id" in message:  # the daemon asks us to create a progress: fine
+            self._send({"jsonrpc": "2.0", "id": message["id"], "result": None})
+        else:
+            self._on_notify(message["method"], message.get("params"))
+
+    def _send(self, message: dict[str, Any]) -> None:
+        body = json.dumps(message).encode()
+        try:
+            self._link.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        except OSError as error:
+            raise DaemonError(f"The connection to the daemon was lost ({error}); see its log.") from error
+
+    def _receive(self) -> dict[str, Any]:
+        length = 0
+        while (line := self._stream.readline()).strip():
+            name, _, value = line.partition(b":")
+            if name.lower() == b"content-length":
+                length = int(value)
+        if not line:
+            raise DaemonError("The daemon closed the connection; see its log.")
+        message: dict[str, Any] = json.loads(self._stream.read(length))
+        return message
+
+
+def _result(message: dict[str, Any]) -> Any:
+    error = message.get("error")
+    if error is not None:
+        raise RequestError(int(error["code"]), str(error["message"]))
+    return message.get("result")
+
+
+def connect(paths: Paths, roots: list[Path], on_notify: Notify) -> Client:
+    """A client of the daemon, which is started if need be, ready for requests."""
+    paths.prepare()
+    load(paths.config_file)
+    client = Client(connect_or_start(paths), on_notify)
+    client.initialize(roots)
+    return client

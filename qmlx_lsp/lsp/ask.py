@@ -1,0 +1,91 @@
+"""``qmlx/ask``: a question, streamed; and the other requests about conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from qmlx_lsp.errors import QmlxError, QuestionError
+from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.convert import file_path, folder_path, lines_from
+from qmlx_lsp.lsp.methods import ask_params, conversation_params
+from qmlx_lsp.lsp.protocol import RequestFailedError
+from qmlx_lsp.lsp.stream import Feed
+from qmlx_lsp.session.event import Answer, Ask, Job
+from qmlx_lsp.session.registry import root_for
+
+
+async def ask(connection: Connection, params: Any) -> dict[str, Any]:
+    """Answer the question. Cancelled, it raises CancelledError after the partial turn has been recorded."""
+    job: Job | None = None
+    feed: Feed | None = None
+    try:
+        wanted = ask_params(params)
+        path = None if wanted.uri is None else file_path(wanted.uri)
+        root = _root(connection, wanted.root, path)
+        question = Ask(wanted.text, path, lines_from(wanted.range), wanted.max_tokens)
+        if wanted.uri is not None:
+            connection.registry.mirror.touch(connection, wanted.uri)
+        feed = Feed(
+            connection.protocol, connection.next_job_id(), wanted.work_done_token, wanted.partial_result_token
+        )
+        job = Job(on_text=feed.text, on_progress=feed.progress)
+        connection.own(job, wanted.work_done_token)
+        turn = asyncio.create_task(connection.registry.ask(root, question, job))
+        answer = await connection.see_through(turn, job)
+        feed.end(_summary(answer))
+        return _result(answer)
+    except asyncio.CancelledError:
+        if feed is not None:
+            feed.end("cancelled")
+        raise
+    except QmlxError as error:
+        if feed is not None:
+            feed.end("failed")
+        raise RequestFailedError.of_error(error) from error
+    finally:
+        if job is not None:
+            connection.disown(job)
+
+
+def _root(connection: Connection, given: str | None, path: str | None) -> Path:
+    if given is not None:
+        folder = folder_path(given)
+        if folder is None or not folder.is_dir():
+            raise QuestionError(f"root {given} is not a folder: give the path or file URI of one.")
+        return root_for(path, [folder]) if path is not None else folder
+    if path is not None:
+        return root_for(path, connection.roots)
+    if not connection.roots:
+        raise QuestionError("No workspace folder is open: open one, or give root.")
+    return connection.roots[0]
+
+
+def _result(answer: Answer) -> dict[str, Any]:
+    result: dict[str, Any] = {
+        "turnId": answer.turn_id,
+        "text": answer.text,
+        "finish": answer.finish.value,
+        "usage": answer.usage.as_dict(),
+    }
+    return result if answer.error is None else {**result, "error": answer.error}
+
+
+def _summary(answer: Answer) -> str:
+    usage = answer.usage
+    return f"{answer.finish.value}: {usage.prefilled:,} tokens read, {usage.live + usage.restored:,} kept"
+
+
+async def conversation(connection: Connection, params: Any) -> dict[str, Any]:
+    """The turns of a root's conversation."""
+    try:
+        given, limit = conversation_params(params)
+        return await connection.registry.conversation(_root(connection, given, None), limit)
+    except QmlxError as error:
+        raise RequestFailedError.of_error(error) from error
+
+
+async def status(connection: Connection, _params: Any) -> dict[str, Any]:
+    """Model, conversations, store, queue, last usage."""
+    return await connection.registry.status(connection.clients())

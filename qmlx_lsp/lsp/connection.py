@@ -1,0 +1,93 @@
+"""One editor's connection: its folders, its encoding, the work it has running.
+
+Invariant: when the connection ends, its open documents leave the mirror and its running work is cancelled and
+recorded; other connections notice nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lsprotocol import types
+
+from qmlx_lsp.session.event import Job
+from qmlx_lsp.session.registry import Registry
+from qmlx_lsp.workspace.positions import Encoding
+
+T = TypeVar("T")
+
+
+class Connection:
+    """State of one connection, hashable by identity. ``clients()`` counts the connections of the daemon."""
+
+    def __init__(self, registry: Registry, protocol: Any, clients: Callable[[], int]) -> None:
+        self.registry = registry
+        self.protocol = protocol
+        self.clients = clients
+        self.roots: list[Path] = []
+        self.encoding = Encoding.UTF16
+        self.capabilities: types.ClientCapabilities | None = None
+        self.process_id: int | None = None
+        self.background: set[asyncio.Task[Any]] = set()
+        self._jobs: dict[Job, str | int | None] = {}
+        self._turns: set[asyncio.Task[Any]] = set()
+        self._numbers = itertools.count(1)
+
+    def next_job_id(self) -> str:
+        return f"ask-{next(self._numbers)}"
+
+    def own(self, job: Job, work_done_token: str | int | None) -> None:
+        self._jobs[job] = work_done_token
+
+    def disown(self, job: Job) -> None:
+        self._jobs.pop(job, None)
+
+    def cancel_by_token(self, token: str | int) -> None:
+        """The user pressed cancel on a progress of ours."""
+        for job, held in self._jobs.items():
+            if held == token:
+                job.cancel()
+
+    async def see_through(self, turn: asyncio.Task[T], job: Job) -> T:
+        """Await ``turn``. Cancelled, cancel ``job``, wait until the turn has been recorded, and raise.
+
+        However often the request is cancelled meanwhile, the turn itself never is: it ends by its job alone.
+        """
+        self._turns.add(turn)
+        turn.add_done_callback(self._turns.discard)
+        try:
+            return await asyncio.shield(turn)
+        except asyncio.CancelledError:
+            job.cancel()
+            while not turn.done():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.wait({turn})
+            raise
+
+    def run(self, work: Any) -> None:
+        """Keep a background task until it ends."""
+        task = asyncio.ensure_future(work)
+        self.background.add(task)
+        task.add_done_callback(self.background.discard)
+
+    @property
+    def shows_progress(self) -> bool:
+        window = self.capabilities.window if self.capabilities else None
+        return bool(window and window.work_done_progress)
+
+    async def close(self) -> None:
+        """See the module's invariant."""
+        running = self.protocol.cancel_requests()
+        for task in tuple(self.background):
+            task.cancel()
+        for job in tuple(self._jobs):
+            job.cancel()
+        waits = {*running, *self.background, *self._turns}
+        if waits:
+            await asyncio.wait(waits)
+        self.registry.drop_client(self)

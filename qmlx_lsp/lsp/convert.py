@@ -1,0 +1,82 @@
+"""Between the editor's words and ours: positions, ranges, URIs. The only place that does either."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+
+from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.workspace.document import Change
+from qmlx_lsp.workspace.mirror import uri_to_path
+from qmlx_lsp.workspace.positions import Encoding
+
+
+def choose_encoding(capabilities: types.ClientCapabilities) -> Encoding:
+    """The client's first choice that we know; UTF-16 when it says nothing."""
+    offered = (capabilities.general.position_encodings if capabilities.general else None) or []
+    for name in offered:
+        value = str(getattr(name, "value", name))
+        if value in set(Encoding):
+            return Encoding(value)
+    return Encoding.UTF16
+
+
+def changes_from(events: Sequence[Any]) -> list[Change]:
+    """Content changes of a ``didChange``, in order."""
+    found = []
+    for event in events:
+        span = getattr(event, "range", None)
+        if span is None:
+            found.append(Change(event.text))
+        else:
+            start, end = span.start, span.end
+            found.append(Change(event.text, ((start.line, start.character), (end.line, end.character))))
+    return found
+
+
+def roots_from(params: types.InitializeParams) -> list[Path]:
+    """Workspace folders of an ``initialize``; the older ``rootUri`` and ``rootPath`` when there are none."""
+    folders = [folder_path(folder.uri) for folder in params.workspace_folders or ()]
+    if not folders and params.root_uri:
+        folders = [folder_path(params.root_uri)]
+    if not folders and params.root_path:
+        folders = [Path(params.root_path)]
+    return [folder for folder in folders if folder is not None]
+
+
+def folder_path(uri: str) -> Path | None:
+    """The folder of a file URI (or a plain path), None for another scheme."""
+    path = uri if uri.startswith("/") else uri_to_path(uri)
+    return None if path is None else Path(path)
+
+
+def file_path(uri: str) -> str:
+    """The file of a document's URI.
+
+    Raises:
+        QuestionError: the document is not a file on disk.
+    """
+    path = uri_to_path(uri)
+    if path is None:
+        raise QuestionError(f"{uri} is not a file on disk: save it first, or ask without it.")
+    return path
+
+
+def lines_from(span: Any) -> tuple[int, int] | None:
+    """First and last line, from 1, of an LSP range as plain dicts; None for none or an empty one.
+
+    Raises:
+        QuestionError: it is no range.
+    """
+    if span is None:
+        return None
+    try:
+        start, end = (int(span[part]["line"]) for part in ("start", "end"))
+        empty = span["start"] == span["end"]
+        last = end if int(span["end"]["character"]) > 0 or end == start else end - 1
+    except (KeyError, TypeError, ValueError):
+        raise QuestionError("range must be {start: {line, character}, end: {line, character}}.") from None
+    return None if empty else (min(start, last) + 1, max(start, last) + 1)

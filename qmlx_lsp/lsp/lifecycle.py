@@ -1,0 +1,142 @@
+"""From ``initialize`` to ``exit``: capabilities, folders, the model's progress, the dead parent.
+
+Invariant: ``initialize`` is answered before the model is loaded; loading begins at ``initialized``, behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from typing import Any
+
+from lsprotocol import types
+
+from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.convert import choose_encoding, folder_path, roots_from
+from qmlx_lsp.lsp.methods import DID_CHANGE_STATUS, EXPERIMENTAL
+from qmlx_lsp.session.loading import Phase, Progress
+
+# How often a client's process is looked at, and how long an editor may take to create a progress.
+PARENT_POLL_S = 2.0
+CREATE_PROGRESS_S = 2.0
+KINDS = {Phase.FAILED: "Error"}
+
+
+def initialize(connection: Connection, params: types.InitializeParams) -> None:
+    connection.capabilities = params.capabilities
+    connection.encoding = choose_encoding(params.capabilities)
+    connection.roots = roots_from(params)
+    connection.process_id = params.process_id
+
+
+def complete(connection: Connection, capabilities: types.ServerCapabilities) -> None:
+    """What pygls cannot know: our encoding is the connection's, and our own methods."""
+    capabilities.position_encoding = types.PositionEncodingKind(connection.encoding.value)
+    capabilities.experimental = {"qmlx": EXPERIMENTAL}
+
+
+def initialized(connection: Connection) -> None:
+    """Begin to load the model, unless it is there, and show how far it is."""
+    loader = connection.registry.loader
+    if loader.loaded is None:
+        loader.start()
+        connection.run(show_loading(connection))
+
+
+def did_change_folders(connection: Connection, params: types.DidChangeWorkspaceFoldersParams) -> None:
+    removed = {folder_path(folder.uri) for folder in params.event.removed}
+    added = [path for folder in params.event.added if (path := folder_path(folder.uri)) is not None]
+    kept = [root for root in connection.roots if root not in removed]
+    connection.roots = [*kept, *(path for path in added if path not in kept)]
+
+
+async def show_loading(connection: Connection) -> None:
+    """The model's way to readiness as work-done progress and ``qmlx/didChangeStatus``, in this editor."""
+    loader = connection.registry.loader
+    changes: asyncio.Queue[Progress] = asyncio.Queue()
+    stop = loader.listen(changes.put_nowait)
+    token = await _create_progress(connection)
+    begun = False
+    try:
+        progress = loader.progress
+        while True:
+            _status(connection, progress)
+            if token is not None:
+                _report(connection, token, progress, begun=begun)
+                begun = True
+            if progress.phase in (Phase.READY, Phase.FAILED):
+                return
+            progress = await changes.get()
+    finally:
+        stop()
+        if begun and token is not None and loader.progress.phase is Phase.LOADING:
+            _notify(connection, token, types.WorkDoneProgressEnd())
+
+
+async def _create_progress(connection: Connection) -> str | None:
+    """A token of ours that the editor has accepted, or None: not every client answers."""
+    if not connection.shows_progress:
+        return None
+    token = f"qmlx-{uuid.uuid4()}"
+    request = connection.protocol.send_request_async(
+        types.WINDOW_WORK_DONE_PROGRESS_CREATE, types.WorkDoneProgressCreateParams(token=token)
+    )
+    try:
+        await asyncio.wait_for(request, CREATE_PROGRESS_S)
+    except (TimeoutError, QmlxError):
+        return None
+    return token
+
+
+def _report(connection: Connection, token: str, progress: Progress, *, begun: bool) -> None:
+    message = progress.message
+    if not begun:
+        _notify(connection, token, types.WorkDoneProgressBegin(title="qmlx", message=message, percentage=0))
+    if progress.phase is Phase.LOADING:
+        _notify(connection, token, types.WorkDoneProgressReport(message=message, percentage=progress.percent))
+    else:
+        _notify(connection, token, types.WorkDoneProgressEnd(message=message))
+
+
+def _notify(connection: Connection, token: str, value: Any) -> None:
+    connection.protocol.notify(types.PROGRESS, types.ProgressParams(token=token, value=value))
+
+
+def _status(connection: Connection, progress: Progress) -> None:
+    busy = progress.phase is Phase.LOADING
+    connection.protocol.notify(
+        DID_CHANGE_STATUS,
+        {
+            "kind": KINDS.get(progress.phase, "Busy" if busy else "Normal"),
+            "busy": busy,
+            "message": progress.message,
+            "model": connection.registry.loader.source,
+            "root": str(connection.roots[0]) if connection.roots else None,
+        },
+    )
+
+
+def notice(connection: Connection, text: str) -> None:
+    """One line in the editor, once, for something that needs no action at once."""
+    params = types.ShowMessageParams(type=types.MessageType.Warning, message=text)
+    connection.protocol.notify(types.WINDOW_SHOW_MESSAGE, params)
+
+
+async def parent_gone(connection: Connection) -> None:
+    """Return when the process that the editor named as its own has ended."""
+    while True:
+        await asyncio.sleep(PARENT_POLL_S)
+        if connection.process_id is not None and not _alive(connection.process_id):
+            return
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True

@@ -1,0 +1,193 @@
+"""pygls's protocol, bent where it does not keep what we promise.
+
+What is changed and why (pygls 2.1.1):
+
+* Documents are kept in our own mirror; pygls's workspace splits lines at form feed and U+2028 and is not filled.
+* Messages of our own methods keep their parameters as plain dicts; pygls renames keys that are no identifiers, and
+  a nested key ``jsonrpc`` loses the message.
+* After ``shutdown``, requests are answered with InvalidRequest and responses are still taken; pygls drops both.
+* A late answer to a request of ours that was cancelled is dropped; pygls raises in the reader.
+* ``exit`` ends this connection, not the process.
+* What is sent is not logged: it holds the user's files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Protocol
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol
+from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
+from pygls.protocol.language_server import lsp_method
+
+from qmlx_lsp.errors import QmlxError
+
+logger = logging.getLogger(__name__)
+
+HEADER_LINE_BYTES_MAX = 4096
+MESSAGE_BYTES_MAX = 256 << 20
+
+for _name in ("pygls", "pygls.protocol", "pygls.protocol.json_rpc", "pygls.protocol.language_server"):
+    logging.getLogger(_name).setLevel(logging.CRITICAL)
+
+
+class RequestFailedError(JsonRpcException):
+    """A request that cannot be served; the message is the one line the user sees."""
+
+    CODE = int(types.LSPErrorCodes.RequestFailed)
+
+    @classmethod
+    def of_error(cls, error: QmlxError) -> RequestFailedError:
+        return cls(str(error), cls.CODE)
+
+
+class Reader(Protocol):
+    """What messages are read from: an ``asyncio.StreamReader``, or something like it."""
+
+    def readline(self) -> Awaitable[bytes]: ...
+
+    def readexactly(self, n: int) -> Awaitable[bytes]: ...
+
+
+class QmlxProtocol(LanguageServerProtocol):
+    """See the module's docstring. ``on_exit`` is called for ``exit``, ``complete`` may add to our capabilities."""
+
+    on_exit: Callable[[], None] = staticmethod(lambda: None)
+    complete: Callable[[types.ServerCapabilities], None] = staticmethod(lambda _capabilities: None)
+
+    @lsp_method(types.INITIALIZE)
+    def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        result = yield from super().lsp_initialize(params)
+        self.complete(result.capabilities)
+        return result
+
+    @lsp_method(types.EXIT)
+    def lsp_exit(self, *args: Any) -> None:
+        self.on_exit()
+
+    @property
+    def orderly(self) -> bool:
+        """Whether ``shutdown`` was asked before the end."""
+        return self._shutdown
+
+    # Our own handlers of these are registered as features and hold the mirror.
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: Any) -> Any:
+        return self._forward(types.TEXT_DOCUMENT_DID_OPEN, params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: Any) -> Any:
+        return self._forward(types.TEXT_DOCUMENT_DID_CHANGE, params)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: Any) -> Any:
+        return self._forward(types.TEXT_DOCUMENT_DID_CLOSE, params)
+
+    @lsp_method(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    def lsp_workspace__did_change_workspace_folders(self, params: Any) -> Any:
+        return self._forward(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, params)
+
+    def _forward(self, method: str, params: Any) -> None:
+        handler = self.fm.features.get(method)
+        if handler is not None:
+            handler(params)
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        method = data.get("method")
+        if isinstance(method, str) and self.get_message_type(method) is None:
+            params = data.get("params") or {}
+            if "id" in data:
+                return JsonRPCRequestMessage(id=data["id"], jsonrpc="2.0", method=method, params=params)
+            return JsonRPCNotification(jsonrpc="2.0", method=method, params=params)
+        return super().structure_message(data)
+
+    def handle_message(self, message: Any) -> None:
+        if not self._shutdown or getattr(message, "method", None) == types.EXIT:
+            super().handle_message(message)
+        elif hasattr(message, "method"):
+            if getattr(message, "id", None) is not None:
+                code = int(types.ErrorCodes.InvalidRequest)
+                error = types.ResponseError(code=code, message="The server is shutting down.")
+                self._send_response(message.id, error=error)
+        else:
+            self._handle_response(message.id, getattr(message, "result", None), getattr(message, "error", None))
+
+    def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
+        future = self._request_futures.get(msg_id)
+        if future is not None and (future.cancelled() or future.done()):
+            self._request_futures.pop(msg_id, None)
+            return
+        super()._handle_response(msg_id, result, error)
+
+    def _handle_cancel_notification(self, msg_id: Any) -> None:
+        if msg_id in self._request_futures:
+            super()._handle_cancel_notification(msg_id)
+
+    def cancel_requests(self) -> list[asyncio.Future[Any]]:
+        """Cancel every request that runs; returns what to wait for."""
+        running = [f for f in self._request_futures.values() if isinstance(f, asyncio.Future) and not f.done()]
+        for future in running:
+            future.cancel()
+        return running
+
+
+async def read_messages(reader: Reader, server: LanguageServer, first_line: bytes = b"") -> None:
+    """Read and dispatch messages until the end of the stream. ``first_line`` is a header line already read.
+
+    Header names in any case, any further headers, bodies in UTF-8. A message that cannot be understood is answered
+    with a parse error, and the next one is read; only a broken frame ends the stream.
+    """
+    protocol = server.protocol
+    while True:
+        length = await _content_length(reader, first_line)
+        first_line = b""
+        if length is None:
+            return
+        try:
+            body = await reader.readexactly(length)
+        except asyncio.IncompleteReadError:
+            return
+        try:
+            data = json.loads(body)
+        except ValueError:
+            _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
+            continue
+        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
+            _answer_nobody(protocol, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
+            continue
+        try:
+            message = protocol.structure_message(data)
+        except JsonRpcException as error:
+            if data.get("id") is not None and "method" in data:
+                protocol._send_response(data["id"], error=error.to_response_error())
+            continue
+        protocol.handle_message(message)
+
+
+async def _content_length(reader: Reader, line: bytes) -> int | None:
+    """Read one header; None at the end of the stream or when the frame is broken."""
+    length: int | None = None
+    while True:
+        line = line or await reader.readline()
+        if not line or len(line) > HEADER_LINE_BYTES_MAX:
+            return None
+        if not line.strip():
+            if length is not None:
+                return length
+        else:
+            name, _, value = line.partition(b":")
+            if name.strip().lower() == b"content-length":
+                if not value.strip().isdigit() or int(value) > MESSAGE_BYTES_MAX:
+                    return None
+                length = int(value)
+        line = b""
+
+
+def _answer_nobody(protocol: Any, code: types.ErrorCodes, message: str) -> None:
+    protocol._send_data({"jsonrpc": "2.0", "id": None, "error": {"code": int(code), "message": message}})

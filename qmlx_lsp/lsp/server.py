@@ -1,0 +1,97 @@
+"""One language server per connection, and the table of what it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+
+from qmlx_lsp import __version__
+from qmlx_lsp.lsp import ask, documents, lifecycle, methods
+from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.protocol import QmlxProtocol, Reader, read_messages
+from qmlx_lsp.session.registry import Registry
+
+logger = logging.getLogger(__name__)
+
+
+class QmlxServer(LanguageServer):
+    """pygls's server object for one connection; it serves nothing by itself."""
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Errors are answers to requests; no window pops up for them."""
+        logger.debug("%s: %s", source, error)
+
+
+def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, Connection]:
+    """A server with every feature registered, and the state of its connection."""
+    server = QmlxServer(
+        "qmlx-lsp",
+        __version__,
+        protocol_cls=QmlxProtocol,
+        text_document_sync_kind=types.TextDocumentSyncKind.Incremental,
+    )
+    connection = Connection(registry, server.protocol, clients)
+    plain: dict[str, Callable[[Any], None]] = {
+        types.INITIALIZE: lambda params: lifecycle.initialize(connection, params),
+        types.INITIALIZED: lambda _params: lifecycle.initialized(connection),
+        types.TEXT_DOCUMENT_DID_OPEN: lambda params: documents.did_open(connection, params),
+        types.TEXT_DOCUMENT_DID_CHANGE: lambda params: documents.did_change(connection, params),
+        types.TEXT_DOCUMENT_DID_CLOSE: lambda params: documents.did_close(connection, params),
+        types.TEXT_DOCUMENT_DID_SAVE: lambda params: documents.did_save(connection, params),
+        types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda p: lifecycle.did_change_folders(connection, p),
+        types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
+    }
+    for method, handler in plain.items():
+        server.feature(method)(handler)
+
+    @server.feature(methods.ASK)
+    async def _ask(params: Any) -> Any:
+        return await ask.ask(connection, params)
+
+    @server.feature(methods.CONVERSATION)
+    async def _conversation(params: Any) -> Any:
+        return await ask.conversation(connection, params)
+
+    @server.feature(methods.STATUS)
+    async def _status(params: Any) -> Any:
+        return await ask.status(connection, params)
+
+    return server, connection
+
+
+async def serve(
+    registry: Registry, reader: Reader, writer: Any, clients: Callable[[], int], first_line: bytes = b""
+) -> bool:
+    """Serve one connection until it ends; True if it ended as the protocol wants (``shutdown``, then ``exit``).
+
+    ``writer`` has ``write(bytes)`` and ``close()``.
+    """
+    server, connection = build(registry, clients)
+    protocol = server.protocol
+    ended = asyncio.Event()
+    protocol.on_exit = ended.set
+    protocol.complete = lambda capabilities: lifecycle.complete(connection, capabilities)
+    protocol.set_writer(writer)
+    waits = [
+        asyncio.ensure_future(read_messages(reader, server, first_line)),
+        asyncio.ensure_future(ended.wait()),
+        asyncio.ensure_future(lifecycle.parent_gone(connection)),
+    ]
+    stop_notices = registry.listen_notices(lambda text: lifecycle.notice(connection, text))
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop_notices()
+        for wait in waits:
+            wait.cancel()
+        results = await asyncio.gather(*waits, return_exceptions=True)
+        for result in results:
+            if isinstance(result, Exception) and not isinstance(result, (ConnectionError, asyncio.CancelledError)):
+                logger.error("connection failed: %s", result, exc_info=result)
+        await connection.close()
+    return protocol.orderly and ended.is_set()

@@ -1,0 +1,254 @@
+"""All conversations of this daemon, the model they share, and what editors have open.
+
+The one door for ``lsp``: documents come in synchronously, questions are awaited, everything that goes out is plain
+data.
+
+Invariant: a document's change is applied before the handler that brought it returns, so that a question sees every
+change that was sent before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any
+
+from qmlx_lsp import __version__
+from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.session.event import Answer, Ask, Job, Step
+from qmlx_lsp.session.gather import relative
+from qmlx_lsp.session.loading import Loader, Phase
+from qmlx_lsp.session.session import Services, Session, open_session
+from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
+from qmlx_lsp.settings import GIB
+from qmlx_lsp.transcript.entry import Finish
+from qmlx_lsp.workspace.ignore import Ignore
+from qmlx_lsp.workspace.mirror import Mirror, uri_to_path
+
+logger = logging.getLogger(__name__)
+
+
+class Registry:
+    """Everything that lives as long as the daemon. Used on the event loop only."""
+
+    def __init__(self, services: Services, loader: Loader) -> None:
+        self.services = services
+        self.loader = loader
+        self.mirror = Mirror()
+        self._sessions: dict[Path, asyncio.Task[Session]] = {}
+        self._running: dict[Job, Path] = {}
+        self._notice_listeners: list[Callable[[str], None]] = []
+        self._last_notice = ""
+
+    # --- what editors are told ----------------------------------------------------------------------------------
+
+    def listen_notices(self, listener: Callable[[str], None]) -> Callable[[], None]:
+        """Call ``listener`` with every notice from now on; returns how to stop."""
+        self._notice_listeners.append(listener)
+        return lambda: self._notice_listeners.remove(listener)
+
+    def notice(self, text: str) -> None:
+        """Tell every editor once; the same text again is not repeated."""
+        if text == self._last_notice:
+            return
+        self._last_notice = text
+        logger.warning("%s", text)
+        for listener in tuple(self._notice_listeners):
+            listener(text)
+
+    # --- what editors have open ---------------------------------------------------------------------------------
+
+    def open_texts(self, root: Path) -> dict[str, str]:
+        """Texts of the open documents below ``root`` by relative path, the latest used first.
+
+        A document whose text is not known for certain (changes came without their beginning) is left out.
+        """
+        texts: dict[str, str] = {}
+        for uri in self.mirror.open_uris():
+            document, file = self.mirror.document(uri), uri_to_path(uri)
+            if document is None or file is None or not document.synced:
+                continue
+            path = relative(root, file)
+            if path is not None:
+                texts[path] = document.text
+        return texts
+
+    # --- questions ----------------------------------------------------------------------------------------------
+
+    async def ask(self, root: Path, ask: Ask, job: Job) -> Answer:
+        """Answer ``ask`` in the conversation of ``root``. Turns of one conversation wait for each other.
+
+        Raises:
+            QmlxError: one line; nothing was recorded.
+        """
+        self._check(ask)
+        self._running[job] = root
+        try:
+            job.on_progress(Step.WAITING, 0, 0)
+            session = await job.unless_cancelled(self.session(root))
+            if session is None or await job.unless_cancelled(session.lock.acquire()) is None:
+                return Answer(None, "", Finish.CANCELLED, CANCELLED_EARLY)
+            try:
+                session.last_used = time.monotonic()
+                answer = await run_turn(session, ask, job)
+                await self._bound_memory(session)
+                return answer
+            finally:
+                session.lock.release()
+        finally:
+            del self._running[job]
+
+    def _check(self, ask: Ask) -> None:
+        if not ask.text.strip():
+            raise QuestionError("The question is empty: type what you want to know.")
+        limit = self.services.settings.context.question_max_kb
+        if len(ask.text.encode("utf-8", "replace")) > limit * 1024:
+            raise QuestionError(
+                f"The question has {len(ask.text):,} characters, more than {limit} KiB: ask about a file instead, or "
+                "raise context.question_max_kb."
+            )
+        if ask.max_tokens is not None and ask.max_tokens < 1:
+            raise QuestionError(f"maxTokens is {ask.max_tokens}, but must be 1 or more.")
+
+    async def session(self, root: Path) -> Session:
+        """The session of ``root``; the model is loaded first if need be.
+
+        Raises:
+            ModelError: the model cannot be loaded.
+            StoreError: the conversation log cannot be read.
+        """
+        model = await self.loader.ready()
+        task = self._sessions.get(root)
+        if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
+            ignore = Ignore(str(root), _read_ignore_file)
+            task = asyncio.create_task(
+                open_session(root, self.services, model, ignore, lambda: self.open_texts(root))
+            )
+            self._sessions[root] = task
+        return await asyncio.shield(task)
+
+    async def _bound_memory(self, newest: Session) -> None:
+        """Free the live states used longest ago until all of them fit ``memory.live_gib``; the newest stays."""
+        if newest.live is not None:
+            state = newest.live
+            newest.live_bytes = await self.services.worker.call(lambda backend: backend.nbytes(state))
+        limit = self.services.settings.memory.live_gib * GIB
+        held = sorted((s for s in self.sessions if s.live is not None), key=lambda s: s.last_used)
+        for session in held:
+            if sum(s.live_bytes for s in held) <= limit:
+                return
+            if session is not newest and not session.lock.locked():
+                async with session.lock:
+                    await session.drop_live("memory")
+
+    # --- what can be read ---------------------------------------------------------------------------------------
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The sessions that are open in this process."""
+        done = (task for task in self._sessions.values() if task.done() and not task.cancelled())
+        return [task.result() for task in done if task.exception() is None]
+
+    async def conversation(self, root: Path, limit: int | None) -> dict[str, Any]:
+        """The turns of ``root``'s current epoch, oldest first, and totals. Needs no model."""
+        log = self.services.log
+
+        def read() -> dict[str, Any]:
+            found = log.find(str(root))
+            if found is None:
+                return {"root": str(root), "epoch": 0, "turns": [], "totals": {"turns": 0, "entries": 0, "tokens": 0}}
+            entries, turns = log.entries(found), log.turns(found, None)
+            shown = turns if limit is None else turns[len(turns) - min(limit, len(turns)) :]
+            return {
+                "root": str(root),
+                "epoch": found.epoch,
+                "turns": [
+                    {
+                        "turnId": turn.turn, "question": turn.question, "text": turn.text,
+                        "finish": turn.finish.value, "span": list(turn.span), "usage": turn.usage,
+                    }
+                    for turn in shown
+                ],
+                "totals": {
+                    "turns": len(turns), "entries": len(entries), "tokens": entries[-1].end if entries else 0,
+                },
+            }  # fmt: skip
+
+        return await self.services.on_log(read)
+
+    async def status(self, clients: int) -> dict[str, Any]:
+        """Model, live conversations, store, queue and last usage, as JSON data."""
+        services, progress = self.services, self.loader.progress
+        loaded = self.loader.loaded
+        store = await services.on_store(services.store.stats) if services.store is not None else None
+        last = max(self.sessions, key=lambda s: s.last_used, default=None)
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "clients": clients,
+            "model": {
+                "name": self.loader.source,
+                "state": progress.phase.value,
+                "message": progress.message,
+                "percent": progress.percent,
+                "context_tokens": loaded.info.context_tokens if loaded else None,
+                "weight_bytes": loaded.info.weight_bytes if loaded else None,
+                "warnings": list(loaded.renderer.fragments.warnings) if loaded else [],
+            },
+            "conversations": [
+                {
+                    "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
+                    "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
+                    "busy": s.lock.locked(),
+                }
+                for s in self.sessions
+            ],
+            "store": store,
+            "queue": {"running": len(self._running), "waiting": services.worker.waiting},
+            "usage": last.last_usage.as_dict() if last and last.last_usage else None,
+        }  # fmt: skip
+
+    # --- the end ------------------------------------------------------------------------------------------------
+
+    def drop_client(self, client: Hashable) -> None:
+        """An editor has gone: its open documents are no longer the truth."""
+        self.mirror.drop_client(client)
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._running) or self.loader.progress.phase is Phase.LOADING
+
+    async def stop(self, timeout_s: float) -> None:
+        """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""
+        self.loader.closing = True
+        for job in tuple(self._running):
+            job.cancel()
+        deadline = time.monotonic() + timeout_s
+        while self._running and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+
+
+def _read_ignore_file(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
+def root_for(path: str, roots: Sequence[Path]) -> Path:
+    """The deepest of ``roots`` that contains ``path``.
+
+    Raises:
+        QuestionError: none does.
+    """
+    holding = [root for root in roots if Path(path) == root or root in Path(path).parents]
+    if not holding:
+        known = ", ".join(str(root) for root in roots) or "none is open"
+        raise QuestionError(f"{path} is outside every workspace folder ({known}): open a folder that contains it.")
+    return max(holding, key=lambda root: len(root.parts))
+
+

@@ -1,0 +1,66 @@
+"""A reply while it grows: text in batches for people, ids in the journal for a crash.
+
+Fed on the event loop with ids from the engine thread.
+
+Invariant: the text shown is the exact text of the ids; end tokens show nothing, half a character is held back.
+Invariant: at most ``journal_ms`` of ids are not yet in the journal while the reply grows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from qmlx_lsp.transcript.encoder import Codec, TextStream
+
+
+class GrowingReply:
+    """``on_text(delta)`` gets batches of ``batch_ms``; ``journal(ids, text)`` is awaited every ``journal_ms``."""
+
+    def __init__(
+        self,
+        codec: Codec,
+        silent_ids: frozenset[int],
+        on_text: Callable[[str], None],
+        batch_ms: int,
+    ) -> None:
+        self.ids: list[int] = []
+        self.text = ""
+        self._stream = TextStream(codec)
+        self._silent = silent_ids
+        self._on_text = on_text
+        self._batch_s = batch_ms / 1000
+        self._shown = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def feed(self, token: int) -> None:
+        self.ids.append(token)
+        if token in self._silent:
+            return
+        self.text += self._stream.add(token)
+        if self._timer is None and len(self.text) > self._shown:
+            self._timer = asyncio.get_running_loop().call_later(self._batch_s, self._flush)
+
+    def finish(self) -> str:
+        """The whole text, after the last batch has gone out."""
+        self.text += self._stream.finish()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._flush()
+        return self.text
+
+    def _flush(self) -> None:
+        self._timer = None
+        if delta := self.text[self._shown :]:
+            self._shown = len(self.text)
+            self._on_text(delta)
+
+    async def keep_journal(self, journal: Callable[[list[int], str], Any], journal_ms: int) -> None:
+        """Journal what is new, again and again, until cancelled."""
+        written = 0
+        while True:
+            await asyncio.sleep(journal_ms / 1000)
+            if len(self.ids) > written:
+                written = len(self.ids)
+                await journal(list(self.ids), self.text)

@@ -1,0 +1,105 @@
+"""One project's conversation: what it was told, and the model's live state of it.
+
+Invariant (state equals log): ``live_position`` tokens of the log are what the live state has read; the live state
+is always a prefix of the log, or there is none.
+Invariant: everything here changes under ``lock`` only, except what is read for display.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qmlx_lsp.engine.backend import StateId
+from qmlx_lsp.engine.worker import Worker
+from qmlx_lsp.session.event import Usage
+from qmlx_lsp.session.model import LoadedModel
+from qmlx_lsp.settings import Settings
+from qmlx_lsp.storage.checkpoints import CheckpointStore
+from qmlx_lsp.storage.conversations import Conversation, ConversationLog
+from qmlx_lsp.transcript.transcript import Transcript
+from qmlx_lsp.workspace.ignore import Ignore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a turn works with. ``log_thread`` and ``store_thread`` have one thread each, so that what is queued on
+    one of them happens in order. ``notice(text)`` says something to the user once, without failing the turn."""
+
+    settings: Settings
+    worker: Worker
+    log: ConversationLog
+    log_thread: Executor
+    store: CheckpointStore | None
+    store_thread: Executor
+    notice: Callable[[str], None]
+
+    async def on_log(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.log_thread, work, *args)
+
+    async def on_store(self, work: Callable[..., T], *args: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self.store_thread, work, *args)
+
+
+@dataclass(slots=True)
+class Session:
+    """``open_texts`` gives the texts that editors have open below ``root``, by relative path, latest used first."""
+
+    root: Path
+    services: Services
+    model: LoadedModel
+    ignore: Ignore
+    open_texts: Callable[[], Mapping[str, str]]
+    conversation: Conversation
+    transcript: Transcript
+    told: dict[str, str]
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    live: StateId | None = None
+    live_position: int = 0
+    live_bytes: int = 0
+    not_live: str = "start"  # why there is no live state, for usage.reason
+    last_usage: Usage | None = None
+    last_used: float = 0.0
+
+    def __repr__(self) -> str:
+        live = f"live at {self.live_position}" if self.live is not None else "not live"
+        return f"<Session {self.root.name}, {len(self.transcript.log)} tokens, {live}>"
+
+    def settle(self, state: StateId | None, position: int | None, why: str = "") -> None:
+        """Take ``state`` as the live state at ``position``; without one, ``why`` it is gone."""
+        if state is None or position is None:
+            self.live, self.live_position, self.live_bytes, self.not_live = None, 0, 0, why
+        else:
+            assert position <= len(self.transcript.log), f"state at {position}, log of {len(self.transcript.log)}"
+            self.live, self.live_position = state, position
+
+    async def drop_live(self, why: str) -> None:
+        """Free the live state; the next turn restores or starts cold."""
+        state = self.live
+        self.settle(None, None, why)
+        if state is not None:
+            await self.services.worker.call(lambda backend: backend.drop_state(state))
+
+
+async def open_session(
+    root: Path,
+    services: Services,
+    model: LoadedModel,
+    ignore: Ignore,
+    open_texts: Callable[[], Mapping[str, str]],
+) -> Session:
+    """The session of ``root``, with what its conversation log holds."""
+
+    def read() -> tuple[Conversation, Transcript, dict[str, str]]:
+        conversation = services.log.open(str(root), model.identity)
+        transcript = Transcript(model.renderer, services.log.entries(conversation))
+        return conversation, transcript, services.log.told(conversation)
+
+    conversation, transcript, told = await services.on_log(read)
+    return Session(root, services, model, ignore, open_texts, conversation, transcript, told)
