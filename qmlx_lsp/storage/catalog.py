@@ -3,7 +3,8 @@
 It must never decide what fits a token log (``lookup``) nor which file is worth least (``retention``); it carries
 out what they say, in the order that a crash cannot turn into a lie.
 
-Invariant: a file is published before its row is written; a row is removed before its file is.
+Invariant: a file is published before its row is written. A crash leaves a file without a row, or (in a retirement)
+a row without a file; ``settle`` mends both.
 Invariant: after ``settle`` every row has its file, and every file that can be read has its row.
 """
 
@@ -146,10 +147,12 @@ class Catalog:
             left = sum(row.size for row in rows.values()) - sum(rows[id_].size for id_ in going)
             if size and left > room:
                 raise StoreError("every stored checkpoint is in use and the quota is full: raise store.quota_gib")
-            self.ask(lambda index: index.delete(going))
+            removed: list[bytes] = []
             for id_ in going:  # children first, so that a crash in between leaves no child without its parent
-                self._remember(rows[id_], "evicted")
-                self.shelf.remove(rows[id_].name)
+                if self.shelf.remove(rows[id_].name):
+                    self._remember(rows[id_], "evicted")
+                    removed.append(id_)
+            self.ask(lambda index: index.delete(removed))
 
     def gone(self, fingerprint: bytes) -> dict[Point, str]:
         """What was taken out since the opening, and why: ``evicted``, ``forgotten``, a rejection's reason."""

@@ -24,7 +24,7 @@ from qmlx_lsp.storage.files import FileSystem, OsFiles
 from qmlx_lsp.storage.leases import Leases
 from qmlx_lsp.storage.lookup import Digests, Found, Miss, Reach
 from qmlx_lsp.storage.restore import OpenCheckpoint
-from qmlx_lsp.storage.row import Row
+from qmlx_lsp.storage.row import Link
 from qmlx_lsp.storage.segment import Encoded, FileRejected, encode_segment, encode_snapshot
 from qmlx_lsp.storage.shelf import damage, reason_of
 from qmlx_lsp.transcript.tokens import TokenLog
@@ -102,7 +102,7 @@ class CheckpointStore:
         """How many tokens of ``log``, at most ``limit``, have their rows in the store; 0 in case of trouble."""
         return max(self._fitting(fingerprint, Digests(log), min(limit, len(log)))[0])
 
-    def _fitting(self, fingerprint: bytes, digests: Digests, limit: int) -> tuple[Reach, list[Row]]:
+    def _fitting(self, fingerprint: bytes, digests: Digests, limit: int) -> tuple[Reach, list[Link]]:
         self._current.add(fingerprint)
         try:
             segments, snapshots = self._catalog.ask(lambda index: index.upto(fingerprint, limit))

@@ -3,7 +3,7 @@
 It must never hold anything that the files do not: a database that is missing, damaged or of another version is
 thrown away, and ``Catalog`` fills the new one from the files' headers.
 
-Invariant: a row is written after its file is published and removed before its file is.
+Invariant: a row is written after its file is published.
 Invariant: one connection under one lock, so any thread may call.
 """
 
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.storage.row import Kind, Row
+from qmlx_lsp.storage.row import Kind, Link, Row
 
 SCHEMA_VERSION = 1
 LAST_USED_STEP_S = 60.0  # seconds; a use within this time of the last one is not written down
@@ -30,12 +30,13 @@ CREATE TABLE file (
     parent BLOB NOT NULL, digest BLOB NOT NULL, bytes INTEGER NOT NULL, data_offset INTEGER NOT NULL,
     header_sum BLOB NOT NULL, needs_snapshot INTEGER NOT NULL, last_used REAL NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX file_by_end ON file (fingerprint, b);
+CREATE INDEX file_by_end ON file (fingerprint, kind, b);
 """
 _SELECT = (
     "SELECT kind, fingerprint, a, b, parent, digest, bytes, data_offset, header_sum, needs_snapshot, "
     "last_used, created FROM file "
 )
+_SELECT_LINKS = "SELECT id, a, b, parent, digest, bytes FROM file "
 _INSERT = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _TOUCH = "UPDATE file SET last_used = ? WHERE id = ? AND abs(last_used - ?) >= ?"
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
@@ -120,10 +121,14 @@ class Index:
         """Every row."""
         return self._rows(_SELECT)
 
-    def upto(self, fingerprint: bytes, limit: int) -> tuple[list[Row], list[Row]]:
-        """Segments and snapshots of a fingerprint that end at or before ``limit``."""
-        rows = self._rows(_SELECT + "WHERE fingerprint = ? AND b <= ?", (fingerprint, limit))
-        return [r for r in rows if r.kind is Kind.SEGMENT], [r for r in rows if r.kind is Kind.SNAPSHOT]
+    def upto(self, fingerprint: bytes, limit: int) -> tuple[list[Link], list[Link]]:
+        """Segments and snapshots of a fingerprint that end at or before ``limit``, in the order of their begin."""
+        return self._links(Kind.SEGMENT, fingerprint, limit), self._links(Kind.SNAPSHOT, fingerprint, limit)
+
+    def _links(self, kind: Kind, fingerprint: bytes, limit: int) -> list[Link]:
+        query = _SELECT_LINKS + "WHERE fingerprint = ? AND kind = ? AND b <= ? ORDER BY a"
+        with self._lock:
+            return list(map(Link._make, self._connection.execute(query, (fingerprint, kind.value, limit))))
 
     def foreign_ends(self, fingerprint: bytes, limit: int) -> list[tuple[int, bytes]]:
         """Position and digest of what other fingerprints have at or before ``limit``."""

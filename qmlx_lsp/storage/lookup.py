@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from qmlx_lsp.storage.row import Row
+from qmlx_lsp.storage.row import Link
 from qmlx_lsp.transcript.tokens import TokenLog
 
 Point = tuple[bytes, int, bytes]  # fingerprint, position, digest of the log there
@@ -46,17 +46,19 @@ class Digests:
         self._log = log
         self._known: dict[int, bytes] = {}
 
-    def match(self, position: int, digest: bytes) -> bool:
-        """Whether ``digest`` is the log's at ``position``; False when the log is shorter."""
-        if not 0 <= position <= len(self._log):
-            return False
+    def at(self, position: int) -> bytes:
+        """The log's digest at ``position``, which is in the log."""
         known = self._known.get(position)
         if known is None:
             known = self._known[position] = self._log.digest(position)
-        return known == digest
+        return known
+
+    def match(self, position: int, digest: bytes) -> bool:
+        """Whether ``digest`` is the log's at ``position``; False when the log is shorter."""
+        return position <= len(self._log) and self.at(position) == digest
 
 
-def reach(segments: Iterable[Row], digests: Digests) -> dict[int, tuple[bytes, ...]]:
+def reach(segments: Iterable[Link], digests: Digests) -> dict[int, tuple[bytes, ...]]:
     """Every position that an unbroken chain from 0 leads to, with the shortest such chain (ids of segments).
 
     ``segments`` are rows of one fingerprint. Position 0 is always there, with no segments.
@@ -64,7 +66,7 @@ def reach(segments: Iterable[Row], digests: Digests) -> dict[int, tuple[bytes, .
     chains: dict[int, tuple[bytes, ...]] = {0: ()}
     for row in sorted(segments, key=lambda row: row.a):  # whatever ends at ``a`` begins before it: one pass is enough
         before = chains.get(row.a)
-        if before is None or not (digests.match(row.b, row.digest) and digests.match(row.a, row.parent)):
+        if before is None or row.parent != digests.at(row.a) or not digests.match(row.b, row.digest):
             continue
         known = chains.get(row.b)
         if known is None or len(known) > len(before) + 1:
@@ -73,7 +75,7 @@ def reach(segments: Iterable[Row], digests: Digests) -> dict[int, tuple[bytes, .
 
 
 def candidates(
-    chains: Reach, snapshots: Sequence[Row], digests: Digests, log: TokenLog, *, needs_snapshot: bool
+    chains: Reach, snapshots: Sequence[Link], digests: Digests, log: TokenLog, *, needs_snapshot: bool
 ) -> list[Found]:
     """What can be restored, longest first."""
     if not needs_snapshot:
@@ -84,7 +86,7 @@ def candidates(
 
 
 def why(
-    own: Sequence[Row], foreign: Iterable[tuple[int, bytes]], gone: Mapping[Point, str], digests: Digests
+    own: Sequence[Link], foreign: Iterable[tuple[int, bytes]], gone: Mapping[Point, str], digests: Digests
 ) -> Miss:
     """The reason why ``candidates`` found nothing.
 

@@ -33,7 +33,8 @@ CREATE TABLE epoch (
 ) WITHOUT ROWID;
 CREATE TABLE entry (
     id INTEGER PRIMARY KEY AUTOINCREMENT, conversation INTEGER NOT NULL, epoch INTEGER NOT NULL,
-    start INTEGER NOT NULL, length INTEGER NOT NULL, kind TEXT NOT NULL, finish TEXT, path BLOB, text BLOB NOT NULL, ids BLOB NOT NULL,
+    start INTEGER NOT NULL, length INTEGER NOT NULL, kind TEXT NOT NULL, finish TEXT, path BLOB,
+    text BLOB NOT NULL, ids BLOB NOT NULL,
     checksum BLOB NOT NULL, created REAL NOT NULL,
     FOREIGN KEY (conversation, epoch) REFERENCES epoch
 );

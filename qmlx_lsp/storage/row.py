@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from hashlib import blake2b
+from typing import NamedTuple
 
 ID_BYTES = 16
 SUM_BYTES = 16  # xxh3_128
@@ -57,6 +58,17 @@ class Row:
     @property
     def name(self) -> str:
         return file_name(self.kind, self.id, self.header_sum)
+
+
+class Link(NamedTuple):
+    """The part of a Row that a lookup needs: cheap to make, because a lookup makes thousands."""
+
+    id: bytes
+    a: int
+    b: int
+    parent: bytes
+    digest: bytes
+    size: int
 
 
 def file_id(kind: Kind, fingerprint: bytes, a: int, b: int, parent: bytes, digest: bytes) -> bytes:

@@ -74,9 +74,15 @@ class Shelf:
         path = self.path(encoded.row.name)
         return publish(self.fs, path.parent, path.name, encoded.parts)
 
-    def remove(self, name: str) -> None:
-        """Delete a file; that it is gone already, or cannot be deleted now, is found at the next listing."""
-        discard(self.fs, self.path(name))
+    def remove(self, name: str) -> bool:
+        """Delete a file; whether it is gone now. One that cannot be deleted goes on counting."""
+        try:
+            self.fs.unlink(self.path(name))
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
 
     def put_aside(self, name: str) -> None:
         """Move a damaged file into the quarantine, or delete it if it cannot be moved."""
