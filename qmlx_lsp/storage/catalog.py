@@ -172,10 +172,10 @@ class Catalog:
         return size, segments, len(rows) - segments
 
     def forget(self) -> None:
-        """Delete every file, and begin an empty index."""
+        """Delete every file and every row."""
         with self.changing:
             for row in self.ask(lambda index: index.rows()):
                 self._remember(row, "forgotten")
-            self._index.rebuild()
+            self.ask(lambda index: index.clear())
             self._stray_bytes = 0
             self.shelf.forget()

@@ -187,12 +187,12 @@ def _calls(pieces: Iterable[memoryview], max_bytes: int) -> Iterator[list[memory
     group: list[memoryview] = []
     size = 0
     for piece in pieces:
-        at = 0
-        while at < len(piece):
-            part = piece[at : at + max_bytes - size]
+        while piece:
+            fits = size + len(piece) <= max_bytes  # as nearly all do: then no slice is made
+            part = piece if fits else piece[: max_bytes - size]
             group.append(part)
-            at += len(part)
             size += len(part)
+            piece = memoryview(b"") if fits else piece[len(part) :]
             if size == max_bytes or len(group) == MAX_PIECES:
                 yield group
                 group, size = [], 0

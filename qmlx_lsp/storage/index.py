@@ -156,6 +156,14 @@ class Index:
         with self._transaction():
             self._connection.executemany("DELETE FROM file WHERE id = ?", [(id_,) for id_ in ids])
 
+    def clear(self) -> None:
+        """Delete every row, in place: another process may have the database open."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM file")
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("VACUUM")
+
     def touch(self, ids: Iterable[bytes], now: float) -> None:
         """Note a use, coarsely (LAST_USED_STEP_S)."""
         with self._transaction():

@@ -75,7 +75,7 @@ class _File:
             self._fs.close(self._fd)
             self._fd = None
 
-    def read(self, targets: Sequence[_Target], stop: threading.Event) -> int:
+    def read(self, targets: Iterable[_Target], stop: threading.Event) -> int:
         """Read and verify ``targets``, neighbours in the file; return the bytes. Raises FileRejected."""
         total = 0
         with self.descriptor() as fd:
@@ -110,7 +110,7 @@ class _File:
         return count
 
 
-def _batches(targets: Sequence[_Target]) -> Iterator[list[_Target]]:
+def _batches(targets: Iterable[_Target]) -> Iterator[list[_Target]]:
     batch: list[_Target] = []
     size = pieces = 0
     for target in targets:
@@ -199,27 +199,27 @@ class OpenCheckpoint:
             step = sum(spec.tensor(b - a).nbytes for spec in self._rows)
             shared = max(1, -(-len(rows) * JOB_BYTES // max(step, JOB_BYTES)))  # tensors in one job
             for first in range(0, max(1, len(rows)), shared):
-                targets = [
-                    (index, _pieces(rows[index], flat[index], a, b))
-                    for index in range(first, min(first + shared, len(rows)))
-                ]
-                yield _job(file, ids, targets, stop)
+                some = range(first, min(first + shared, len(rows)))
+                yield _job(file, ids, _targets(rows, flat, some, a, b), stop)
                 ids = None
         if self._side:
-            targets = [(index, [as_bytes_view(view)]) for index, view in enumerate(snapshot)]
-            yield _job(self._side, None, targets, stop)
+            whole = [(index, [as_bytes_view(view)]) for index, view in enumerate(snapshot)]
+            yield _job(self._side, None, whole, stop)
 
 
-def _job(file: _File, ids: bytes | None, targets: Sequence[_Target], stop: threading.Event) -> Callable[[], int]:
+def _job(file: _File, ids: bytes | None, targets: Iterable[_Target], stop: threading.Event) -> Callable[[], int]:
     """Compare the ids, where the job has any to compare, then read and verify its tensors."""
     return lambda: (0 if ids is None else file.check_ids(ids)) + file.read(targets, stop)
 
 
-def _pieces(buffer: RowBuffer, data: memoryview, a: int, b: int) -> list[memoryview]:
-    """Where rows ``[a, b)`` go: one piece per head."""
-    row = buffer.spec.row_bytes
-    begins = (head * buffer.capacity * row for head in range(buffer.spec.heads))
-    return [data[begin + a * row : begin + b * row] for begin in begins]
+def _targets(
+    rows: Sequence[RowBuffer], flat: Sequence[memoryview], indices: range, a: int, b: int
+) -> Iterator[_Target]:
+    """Where rows ``[a, b)`` of some tensors go: one piece per head. Made as they are read, for there may be many."""
+    for index in indices:
+        row, step = rows[index].spec.row_bytes, rows[index].capacity * rows[index].spec.row_bytes
+        begins = range(a * row, rows[index].spec.heads * step, step)
+        yield index, [flat[index][begin : begin + (b - a) * row] for begin in begins]
 
 
 def _sum_or_raise(futures: Sequence[Future[int]]) -> int:
@@ -234,18 +234,17 @@ def _sum_or_raise(futures: Sequence[Future[int]]) -> int:
 
 def _layout(segments: Sequence[_File], position: int) -> tuple[RowSpec, ...]:
     """The row tensors that all segments agree on. Raises FileRejected when they do not, or do not tile."""
-    layouts: list[tuple[RowSpec, ...]] = []
+    layouts: list[list[tuple[str, str, int, int]]] = []
     for file in segments:
-        row = file.header.row
-        specs: list[RowSpec] = []
+        tokens = file.header.row.b - file.header.row.a
+        layouts.append([])
         for tensor in file.header.tensors[:-1]:
-            if len(tensor.shape) != 4 or tensor.shape[0] != 1 or tensor.shape[2] != row.b - row.a:
+            if len(tensor.shape) != 4 or tensor.shape[::2] != (1, tokens):
                 raise FileRejected("corrupt", file.name, f"tensor {tensor.name} does not have a row per token")
-            specs.append(RowSpec(tensor.name, tensor.dtype, tensor.shape[1], tensor.shape[3]))
-        layouts.append(tuple(specs))
+            layouts[-1].append((tensor.name, tensor.dtype, tensor.shape[1], tensor.shape[3]))
         if layouts[-1] != layouts[0]:
             raise FileRejected("foreign", file.name, "its tensors are not laid out like those before it")
     spans = [(file.header.row.a, file.header.row.b) for file in segments]
     assert (spans[0][0], spans[-1][1]) == (0, position), "a chain covers its range"
     assert all(before[1] == behind[0] for before, behind in pairwise(spans)), "a chain has no gap"
-    return layouts[0]
+    return tuple(RowSpec(*layout) for layout in layouts[0])

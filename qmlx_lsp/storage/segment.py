@@ -199,11 +199,12 @@ def _decode(table: dict[str, dict[str, object]], meta: dict[str, str], data: int
         if not isinstance(shape, list) or entry["dtype"] not in DTYPE_BYTES:
             raise ValueError(name)
         spec = TensorSpec(name, str(entry["dtype"]), tuple(map(int, shape)))
-        if entry["data_offsets"] != [at, at + spec.nbytes] or min(spec.shape, default=0) < 0:
+        end = at + spec.nbytes
+        if entry["data_offsets"] != [at, end] or min(spec.shape, default=0) < 0:
             raise ValueError(name)
         tensors.append(spec)
         offsets.append(data + at)
-        at += spec.nbytes
+        at = end
     joined = bytes.fromhex(meta["xxh3_128"])
     if len(joined) != SUM_BYTES * len(tensors) or a < 0:
         raise ValueError("checksums")

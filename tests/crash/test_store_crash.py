@@ -52,7 +52,7 @@ def _check(folder: Path, *, new_is_acknowledged: bool = False) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_failing_call_costs_that_save_only(before: Path, tmp_path: Path, code: int) -> None:
     opening, end = _calls_of_a_save(before, tmp_path)
     assert end - opening >= 12
@@ -92,8 +92,7 @@ def test_a_full_disk_is_not_made_worse(before: Path, tmp_path: Path) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("power", [False, True], ids=["killed", "power cut"])
-@pytest.mark.parametrize("index", ["kept", "old", "gone"])
+@pytest.mark.parametrize(("power", "index"), [(False, "kept"), (True, "kept"), (True, "old"), (True, "gone")])
 def test_dying_at_any_call_of_a_save(before: Path, tmp_path: Path, power: bool, index: str) -> None:
     opening, end = _calls_of_a_save(before, tmp_path)
     for number in range(opening + 1, end + 2):  # the last one: after the save
@@ -129,13 +128,13 @@ def _orphan_temporary_files(folder: Path) -> None:
 
 
 def test_dying_at_any_call_of_an_eviction_or_an_opening(tmp_path: Path) -> None:
-    """Four chains of three; the quota halves at the next opening, which dies at every call in turn."""
-    logs = [log_of(30, seed=seed) for seed in range(4)]
+    """Three chains of two; the quota halves at the next opening, which dies at every call in turn."""
+    logs = [log_of(30, seed=seed) for seed in range(3)]
     full = tmp_path / "full"
     now = [1_000.0]
     store = open_store(full, clock=lambda: now[0])
     for log in logs:
-        for end in (10, 20, 30):
+        for end in (10, 30):
             now[0] += 100
             save(store, HYBRID, log, end)
     store.close()

@@ -141,7 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def within_the_quota(self) -> None:
         if hasattr(self, "store"):
-            assert self.quota >= payload_bytes(self.folder) or not self.lossless
+            assert self.quota >= payload_bytes(self.folder)
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

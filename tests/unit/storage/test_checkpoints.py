@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -296,6 +297,42 @@ def test_a_thousand_checkpoints_on_a_long_log_are_found_quickly(store: Checkpoin
         best = min(best, time.thread_time() - begin)
     assert [len(f.segments) for f in found[:2]] == [1_000, 999]
     assert best < 0.05
+
+
+def test_two_processes_may_share_a_store(store: CheckpointStore, tmp_path: Path) -> None:
+    other, log = open_store(tmp_path), log_of(40)
+    save(store, HYBRID, log, 20)
+    assert restore(other, HYBRID, log) == (20, 1)
+    save(other, HYBRID, log)
+    assert save(store, HYBRID, log) == 0
+    found = find(store, HYBRID, log)[0]
+    with store.open(found) as state:
+        other.forget()
+        check_fill(state, HYBRID, log)
+    assert find(store, HYBRID, log) == []
+    assert save(store, HYBRID, log) > 0
+    assert restore(other, HYBRID, log) == (40, 1)
+    assert other.stats() == store.stats()
+    other.close()
+
+
+def test_one_thread_saves_while_another_restores(store: CheckpointStore) -> None:
+    log = log_of(400)
+    save(store, HYBRID, log, 1)
+
+    def write() -> None:
+        for end in range(20, 401, 20):
+            save(store, HYBRID, log, end)
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(write)
+        seen = [restore(store, HYBRID, log)]
+        while not writing.done():
+            seen.append(restore(store, HYBRID, log))
+        writing.result()
+    seen.append(restore(store, HYBRID, log))
+    assert seen == sorted(seen)
+    assert seen[-1] == (400, 1)
 
 
 def _size(folder: Path, toy: Toy, log: TokenLog) -> int:
