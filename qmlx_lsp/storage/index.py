@@ -1,0 +1,183 @@
+"""The index: one SQLite row per file of the store, so that a lookup opens no file.
+
+It must never hold anything that the files do not: a database that is missing, damaged or of another version is
+thrown away, and ``Catalog`` fills the new one from the files' headers.
+
+Invariant: a row is written after its file is published.
+Invariant: one connection under one lock, so any thread may call.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from qmlx_lsp.storage.row import Kind, Link, Row
+
+SCHEMA_VERSION = 1
+LAST_USED_STEP_S = 60.0  # seconds; a use within this time of the last one is not written down
+LOCK_WAIT_S = 5.0  # seconds to wait for another process
+WAL_LIMIT_BYTES = 1 << 20
+IDS_PER_QUERY = 500
+
+_SCHEMA = """
+CREATE TABLE file (
+    id BLOB PRIMARY KEY, kind TEXT NOT NULL, fingerprint BLOB NOT NULL, a INTEGER NOT NULL, b INTEGER NOT NULL,
+    parent BLOB NOT NULL, digest BLOB NOT NULL, bytes INTEGER NOT NULL, data_offset INTEGER NOT NULL,
+    header_sum BLOB NOT NULL, needs_snapshot INTEGER NOT NULL, last_used REAL NOT NULL, created REAL NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX file_by_end ON file (fingerprint, kind, b);
+"""
+_SELECT = (
+    "SELECT kind, fingerprint, a, b, parent, digest, bytes, data_offset, header_sum, needs_snapshot, "
+    "last_used, created FROM file "
+)
+_SELECT_LINKS = "SELECT id, a, b, parent, digest, bytes FROM file "
+_INSERT = "INSERT OR REPLACE INTO file VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_TOUCH = "UPDATE file SET last_used = ? WHERE id = ? AND abs(last_used - ?) >= ?"
+_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH})
+
+
+def damaged(error: sqlite3.Error) -> bool:
+    """Whether ``error`` says that the database itself is bad (as opposed to locked, full or read-only)."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return code is not None and (code & 0xFF) in _DAMAGE
+
+
+class Index:
+    """Open ``path``, or start afresh when what is there cannot be used.
+
+    Raises:
+        sqlite3.Error: the folder cannot be written, or another process holds the database.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.RLock()
+        self._connection = self._connect()
+        try:
+            usable = self._usable()
+        except sqlite3.DatabaseError as error:
+            if not damaged(error):
+                self.close()
+                raise
+            usable = False
+        if not usable:
+            self.rebuild()
+
+    def _connect(self) -> sqlite3.Connection:
+        self._path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
+        return sqlite3.connect(self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
+
+    def _usable(self) -> bool:
+        self._connection.execute(f"PRAGMA journal_size_limit = {WAL_LIMIT_BYTES}")
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = NORMAL")
+        version: tuple[int] = self._connection.execute("PRAGMA user_version").fetchone()
+        check: tuple[str] = self._connection.execute("PRAGMA quick_check(1)").fetchone()
+        return version[0] == SCHEMA_VERSION and check[0] == "ok"
+
+    def rebuild(self) -> None:
+        """Throw the database away and begin an empty one; the caller fills it from the files."""
+        with self._lock:
+            self._connection.close()
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+            self._connection = self._connect()
+            self._usable()
+            with self._transaction():
+                for statement in _SCHEMA.split(";"):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            done = False
+            try:
+                yield
+                self._connection.execute("COMMIT")
+                done = True
+            finally:
+                if not done:
+                    with suppress(sqlite3.Error):  # the first error is the one to tell
+                        self._connection.execute("ROLLBACK")
+
+    def _rows(self, query: str, values: Sequence[object] = ()) -> list[Row]:
+        with self._lock:
+            found = self._connection.execute(query, values).fetchall()
+        return [_row(*values) for values in found]
+
+    def rows(self) -> list[Row]:
+        """Every row."""
+        return self._rows(_SELECT)
+
+    def upto(self, fingerprint: bytes, limit: int) -> tuple[list[Link], list[Link]]:
+        """Segments and snapshots of a fingerprint that end at or before ``limit``, in the order of their begin."""
+        return self._links(Kind.SEGMENT, fingerprint, limit), self._links(Kind.SNAPSHOT, fingerprint, limit)
+
+    def _links(self, kind: Kind, fingerprint: bytes, limit: int) -> list[Link]:
+        query = _SELECT_LINKS + "WHERE fingerprint = ? AND kind = ? AND b <= ? ORDER BY a"
+        with self._lock:
+            return list(map(Link._make, self._connection.execute(query, (fingerprint, kind.value, limit))))
+
+    def foreign_ends(self, fingerprint: bytes, limit: int) -> list[tuple[int, bytes]]:
+        """Position and digest of what other fingerprints have at or before ``limit``."""
+        query = "SELECT DISTINCT b, digest FROM file WHERE fingerprint != ? AND b <= ?"
+        with self._lock:
+            return self._connection.execute(query, (fingerprint, limit)).fetchall()
+
+    def get(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
+        """Rows by id; those that are gone are left out."""
+        found: list[Row] = []
+        for at in range(0, len(ids), IDS_PER_QUERY):
+            some = ids[at : at + IDS_PER_QUERY]
+            found += self._rows(_SELECT + f"WHERE id IN ({', '.join('?' * len(some))})", some)
+        return {row.id: row for row in found}
+
+    def insert(self, rows: Sequence[Row]) -> None:
+        if not rows:
+            return
+        with self._transaction():
+            self._connection.executemany(_INSERT, [_values(row) for row in rows])
+
+    def delete(self, ids: Sequence[bytes]) -> None:
+        if not ids:
+            return
+        with self._transaction():
+            self._connection.executemany("DELETE FROM file WHERE id = ?", [(id_,) for id_ in ids])
+
+    def clear(self) -> None:
+        """Delete every row, in place: another process may have the database open."""
+        with self._transaction():
+            self._connection.execute("DELETE FROM file")
+        with self._lock:
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("VACUUM")
+
+    def touch(self, ids: Iterable[bytes], now: float) -> None:
+        """Note a use, coarsely (LAST_USED_STEP_S)."""
+        with self._transaction():
+            self._connection.executemany(_TOUCH, [(now, id_, now, LAST_USED_STEP_S) for id_ in ids])
+
+
+def _row(kind: str, *rest: Any) -> Row:
+    fingerprint, a, b, parent, digest, size, data_offset, header_sum, needs, last_used, created = rest
+    times = (last_used, created)
+    return Row(Kind(kind), fingerprint, a, b, parent, digest, size, data_offset, header_sum, bool(needs), *times)
+
+
+def _values(row: Row) -> tuple[object, ...]:
+    return (
+        row.id, row.kind.value, row.fingerprint, row.a, row.b, row.parent, row.digest, row.size, row.data_offset,
+        row.header_sum, row.needs_snapshot, row.last_used, row.created,
+    )  # fmt: skip

@@ -1,0 +1,199 @@
+"""How the conversation log lies in SQLite: schema, one connection, entries as rows and back.
+
+It must never repair or delete: a database that cannot be read is the user's, and the error names it.
+
+Invariant: every entry carries a checksum over all that makes it; a damaged one is an error, never other tokens.
+Invariant: what a transaction has committed is on the disk (WAL, ``synchronous=FULL``, ``fullfsync`` on macOS).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import xxhash
+
+from qmlx_lsp.errors import StoreError
+from qmlx_lsp.storage.files import FOLDER_MODE, OsFiles
+from qmlx_lsp.transcript.entry import Entry, Finish, Kind
+from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
+
+SCHEMA_VERSION = 1
+LOCK_WAIT_S = 10.0  # seconds to wait for another process
+
+# Free text is stored as bytes: paths may hold what is no valid Unicode, and text may hold NUL.
+_SCHEMA = """
+CREATE TABLE conversation (id INTEGER PRIMARY KEY AUTOINCREMENT, root BLOB NOT NULL UNIQUE, epoch INTEGER NOT NULL);
+CREATE TABLE epoch (
+    conversation INTEGER NOT NULL REFERENCES conversation, epoch INTEGER NOT NULL, identity TEXT NOT NULL,
+    created REAL NOT NULL, PRIMARY KEY (conversation, epoch)
+) WITHOUT ROWID;
+CREATE TABLE entry (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, conversation INTEGER NOT NULL, epoch INTEGER NOT NULL,
+    start INTEGER NOT NULL, length INTEGER NOT NULL, kind TEXT NOT NULL, finish TEXT, path BLOB,
+    text BLOB NOT NULL, ids BLOB NOT NULL,
+    checksum BLOB NOT NULL, created REAL NOT NULL,
+    FOREIGN KEY (conversation, epoch) REFERENCES epoch
+);
+CREATE INDEX entry_by_epoch ON entry (conversation, epoch, id);
+CREATE TABLE turn (
+    turn INTEGER PRIMARY KEY AUTOINCREMENT, entry INTEGER NOT NULL UNIQUE REFERENCES entry, header INTEGER NOT NULL,
+    usage BLOB
+);
+CREATE TABLE told (
+    conversation INTEGER NOT NULL REFERENCES conversation, path BLOB NOT NULL, state BLOB NOT NULL,
+    PRIMARY KEY (conversation, path)
+) WITHOUT ROWID;
+"""
+
+
+def pack(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def unpack(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+class Database:
+    """One connection under one lock, for any thread.
+
+    Raises:
+        StoreError: the file is damaged, from a newer version, missing (``read_only``) or not accessible.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        with self.errors():
+            done = False
+            try:
+                self._open(read_only=read_only)
+                done = True
+            finally:
+                if not done:
+                    self.close()
+
+    def _open(self, *, read_only: bool) -> None:
+        if read_only:
+            if not self.path.exists():
+                raise StoreError(f"there is no conversation log at {self.path} yet: ask something first")
+            target = self.path.absolute().as_uri() + "?mode=ro"
+        else:
+            OsFiles().mkdir(self.path.parent)
+            self.path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
+            target = self.path.absolute().as_uri()
+        self._connection = sqlite3.connect(
+            target, uri=True, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
+        )
+        if not read_only:
+            for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
+                self._connection.execute(f"PRAGMA {setting}")
+            self._create()
+        version = self.one("PRAGMA user_version")
+        if version != (SCHEMA_VERSION,):
+            raise StoreError(f"{self.path} was written by another version of qmlx-lsp: update, or move the file away")
+
+    def _create(self) -> None:
+        with self.transaction() as run:
+            empty = self.one("SELECT count(*) FROM sqlite_master") == (0,)
+            if empty and self.one("PRAGMA user_version") == (0,):
+                for statement in _SCHEMA.split(";"):
+                    run.execute(statement)
+                run.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn what the disk or SQLite says into one line for a user."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            message = f"the conversation log {self.path} cannot be used ({error})"
+            raise StoreError(f"{message}: check space and permissions of {self.path.parent}") from error
+        except sqlite3.DatabaseError as error:
+            raise self.corrupt(str(error)) from error
+        except OSError as error:
+            message = f"the conversation log {self.path} cannot be opened ({error.strerror})"
+            raise StoreError(f"{message}: make the folder writable (mode {FOLDER_MODE:o})") from error
+
+    def corrupt(self, detail: str) -> StoreError:
+        message = f"the conversation log {self.path} is damaged ({detail})"
+        return StoreError(f"{message}: restore it from a backup, or move it away to begin anew; nothing was deleted")
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of it, on the disk when this returns, or nothing."""
+        with self._lock, self.errors():
+            assert self._connection is not None, "the conversation log is closed"
+            self._connection.execute("BEGIN IMMEDIATE")
+            done = False
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+                done = True
+            finally:
+                if not done:
+                    with suppress(sqlite3.Error):  # the first error is the one to tell
+                        self._connection.execute("ROLLBACK")
+
+    def all(self, query: str, values: Sequence[object] = ()) -> list[tuple[object, ...]]:
+        with self._lock, self.errors():
+            assert self._connection is not None, "the conversation log is closed"
+            return self._connection.execute(query, values).fetchall()
+
+    def one(self, query: str, values: Sequence[object] = ()) -> tuple[object, ...] | None:
+        found = self.all(query, values)
+        return found[0] if found else None
+
+
+def entry_values(entry: Entry) -> tuple[object, ...]:
+    """``start, length, kind, finish, path, text, ids, checksum``: the columns of ENTRY_COLUMNS, in their order."""
+    path = None if entry.path is None else pack(entry.path)
+    finish = None if entry.finish is None else entry.finish.value
+    text, ids = pack(entry.text), ids_to_bytes(entry.ids)
+    checksum = _checksum(entry.start, entry.kind.value, finish, path, text, ids)
+    return entry.start, len(entry.ids), entry.kind.value, finish, path, text, ids, checksum
+
+
+ENTRY_COLUMNS = "start, length, kind, finish, path, text, ids, checksum"
+
+
+def entry_from(values: Sequence[object]) -> Entry:
+    """The inverse of ``entry_values``. Raises ValueError when the row is damaged."""
+    start, length, kind, finish, path, text, ids, checksum = values
+    # SQLite holds the columns to no type; whatever is not what was written fails the checksum or is refused here.
+    if not (isinstance(start, int) and isinstance(text, bytes) and isinstance(ids, bytes)):
+        raise ValueError("an entry has columns of the wrong type")  # noqa: TRY004 - damage, not a wrong call
+    if not (path is None or isinstance(path, bytes)):
+        raise ValueError("an entry has a path of the wrong type")
+    if checksum != _checksum(start, str(kind), None if finish is None else str(finish), path, text, ids):
+        raise ValueError(f"the entry at token {start} does not have its checksum")
+    entry = Entry(
+        Kind(str(kind)),
+        unpack(text),
+        ids_from_bytes(ids),
+        start,
+        None if finish is None else Finish(str(finish)),
+        None if path is None else unpack(path),
+    )
+    if len(entry.ids) != length:
+        raise ValueError(f"the entry at token {start} is {len(entry.ids)} ids long instead of {length}")
+    return entry
+
+
+def _checksum(start: int, kind: str, finish: str | None, path: bytes | None, text: bytes, ids: bytes) -> bytes:
+    hasher = xxhash.xxh3_128()
+    for part in (b"%d" % start, kind.encode(), (finish or "").encode(), b"-" if path is None else b"+" + path, text):
+        hasher.update(b"%d:" % len(part) + part)
+    hasher.update(ids)
+    return hasher.digest()
