@@ -128,7 +128,12 @@ class Backend(Protocol):
     def mark(self, state: StateId) -> Mark: ...
 
     def rewind(self, state: StateId, mark: Mark) -> None:
-        """Go back to ``mark``. Raises ValueError when this state cannot."""
+        """Go back to ``mark``, which stays good; every mark beyond it becomes worthless.
+
+        Raises:
+            ValueError: this state cannot, the mark is worthless or of another state, or (after a failed pass) the
+                state's memory is lost; in the last case the state must be dropped.
+        """
 
     def copy_state(self, state: StateId, start: int) -> StateCopy:
         """Host copy of the rows ``[start, position)`` and of the snapshot here, if the model needs one.

@@ -4,7 +4,8 @@ Runs on the engine thread against any backend.
 
 Invariant: whatever ends it (end token, length, stop, cancel in prefill, cancel in decode, an error), on return
 ``position`` equals the number of ids the state has really read, and ``ids`` are exactly the ids it produced. After
-an error that cannot be undone the state is dropped and ``position`` is None.
+an error the state stands at the last chunk boundary, before the header, whatever ``ids`` had been produced; if that
+cannot be reached the state is dropped and ``position`` is None.
 Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token.
 """
 
@@ -42,8 +43,8 @@ class Outcome:
     """How it ended. ``position`` is None when the state had to be dropped. Times in milliseconds.
 
     ``prefilled`` counts rows of forward passes before the first generated token; ``passes`` counts all passes.
-    ``header_read`` says whether the state has read the header: if not, nothing was generated and the state ends
-    before it.
+    ``header_read`` says whether the state has read the header and ``ids``: if not, it ends before them (nothing was
+    generated, or an error took it back).
     """
 
     finish: Finish
@@ -114,10 +115,10 @@ class _Run:
         self.header_read = False
         try:
             self.backend.rewind(self.job.state, self.safe)
-        except ValueError:
+            return self.backend.position(self.job.state)
+        except (ValueError, AssertionError):
             self.backend.drop_state(self.job.state)
             return None
-        return self.backend.position(self.job.state)
 
     def outcome(self, finish: Finish, position: int | None, error: str | None = None) -> Outcome:
         ended = self.clock()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,10 +67,19 @@ class ChatML:
         return text + ("<|im_start|>assistant\n" if generate else "")
 
 
-@dataclass(slots=True)
-class _State:
-    ids: list[int]
+@dataclass(eq=False)
+class _Kept:
+    """What a mark keeps; worthless once the state has gone back further."""
+
+    position: int
     digest: bytes
+
+
+class _State:
+    def __init__(self, ids: list[int], digest: bytes) -> None:
+        self.ids = ids
+        self.digest = digest
+        self.marks: weakref.WeakSet[_Kept] = weakref.WeakSet()
 
 
 class ScriptedBackend:
@@ -137,14 +147,18 @@ class ScriptedBackend:
 
     def mark(self, state: StateId) -> Mark:
         held = self._states[state]
-        return Mark(len(held.ids), held.digest)
+        kept = _Kept(len(held.ids), held.digest)
+        held.marks.add(kept)
+        return Mark(kept.position, kept)
 
     def rewind(self, state: StateId, mark: Mark) -> None:
         held = self._states[state]
-        if mark.position > len(held.ids):
-            raise ValueError(f"mark at {mark.position} lies ahead of {len(held.ids)}")
+        if mark.kept not in held.marks:
+            raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
         del held.ids[mark.position :]
-        held.digest = mark.kept
+        held.digest = mark.kept.digest
+        for other in [kept for kept in held.marks if kept.position > mark.position]:
+            held.marks.discard(other)
 
     def copy_state(self, state: StateId, start: int) -> StateCopy:
         held = self._states[state]
@@ -153,7 +167,7 @@ class ScriptedBackend:
         return StateCopy(start, len(held.ids), (rows,), snapshot)
 
     def restore(self, stored: StoredState) -> Restored:
-        if list(stored.rows) != [_ROW] or (stored.snapshot is not None) != self._hybrid:
+        if list(stored.rows) != [_ROW] or list(stored.snapshot or ()) != [_snapshot_spec()] * self._hybrid:
             raise CheckpointRejected("foreign", "The checkpoint does not fit the scripted model.")
         rows, digest = bytearray(4 * stored.position), bytearray(_DIGEST)
         buffers = [memoryview(digest)] if self._hybrid else []

@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import queue
 import threading
+import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import IntEnum
@@ -42,6 +43,23 @@ class EngineClosed(QmlxError):
 
 
 _Item = tuple[int, int, "Callable[[Backend], Any] | None", "Future[Any] | None"]
+
+
+def _portable(error: BaseException) -> BaseException:
+    """``error`` fit to leave the thread.
+
+    The frames of its tracebacks hold the model's arrays, in memory and on a thread that must not have them, for as
+    long as someone keeps the error. A StopIteration cannot be set on an asyncio future: the await would never end.
+    """
+    if error.__traceback__ is not None:
+        error.__traceback__ = error.__traceback__.tb_next  # our own frame, which cannot be cleared while it runs
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
+    if isinstance(error, StopIteration):
+        return RuntimeError("the work raised StopIteration")
+    return error
 
 
 class Worker:
@@ -108,26 +126,34 @@ class Worker:
     def _run(self) -> None:
         backend: Backend | None = None
         while True:
-            _, _, work, future = self._queue.get()
-            if work is None or future is None:
+            item = self._queue.get()
+            if item[2] is None:
                 break
-            if not future.set_running_or_notify_cancel():
-                continue
-            self._running = True
-            try:
-                if backend is None:
-                    backend = self._make_backend()
-                result = work(backend)
-            except BaseException as error:  # noqa: BLE001 - carried to whoever awaits the call
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-            finally:
-                self._running = False
-            del work, future
+            backend = self._serve(item, backend)
+            del item  # idle, the thread holds nothing of the last call
         self._refuse_waiting()
         if backend is not None:
             backend.close()
+
+    def _serve(self, item: _Item, backend: Backend | None) -> Backend | None:
+        """Run one call; returns the backend, which the first call makes."""
+        _, _, work, future = item
+        assert work is not None
+        assert future is not None
+        if not future.set_running_or_notify_cancel():
+            return backend
+        self._running = True
+        try:
+            if backend is None:
+                backend = self._make_backend()
+            result = work(backend)
+        except BaseException as error:  # noqa: BLE001 - carried to whoever awaits the call
+            self._running = False
+            future.set_exception(_portable(error))
+        else:
+            self._running = False
+            future.set_result(result)
+        return backend
 
     def _refuse_waiting(self) -> None:
         while True:

@@ -41,11 +41,16 @@ class Codec:
         described: dict[str, Any] = json.loads(tokenizer_json)
         added = {int(t["id"]): t for t in described.get("added_tokens") or ()}
         kept = {i for i, t in added.items() if not t.get("special") and _KEPT_ADDED.fullmatch(t["content"])}
-        self.control_ids = frozenset(added) - kept
         self._name = name
         self._plain = Tokenizer.from_str(tokenizer_json)
         self._plain.no_truncation()
+        self._plain.no_padding()
         self._data = Tokenizer.from_str(json.dumps(_data_tokenizer(described, kept)))
+        if any(self._data.token_to_id(added[i]["content"]) != i for i in kept):
+            # Without the control tokens before them they would be numbered anew.
+            kept = set()
+            self._data = Tokenizer.from_str(json.dumps(_data_tokenizer(described, kept)))
+        self.control_ids = frozenset(added) - kept
         self._byte_level = _has_type(described.get("decoder"), "ByteLevel")
         self._texts = {i: t["content"] for i, t in added.items()}
         self._bytes: dict[int, bytes] = {}
@@ -56,11 +61,17 @@ class Codec:
         return list(self._plain.encode(text, add_special_tokens=False).ids)
 
     def encode_data(self, text: str) -> list[int]:
-        """Ids of text from outside. Lone surrogates become U+FFFD; what the vocabulary lacks is written as ``\\xNN``."""
+        """Ids of text from outside, which decode to it.
+
+        Lone surrogates become U+FFFD. What the vocabulary cannot represent is written as its bytes, ``\\xNN``.
+        """
         text = _SURROGATE.sub("\ufffd", text)
-        ids = list(self._data.encode(text, add_special_tokens=False).ids)
+        ids = self._encode(text)
         if self.decode(ids) != text:
-            ids = list(self._data.encode(self._escape(text), add_special_tokens=False).ids)
+            text = self._escape(text)
+            ids = self._encode(text)
+            if self.decode(ids) != text:  # each character survives alone, but not in this company
+                ids = [token for character in text for token in self._encode(character)]
         if not self.control_ids.isdisjoint(ids):
             raise TemplateError(f"The tokenizer of {self._name} turns plain text into a control token.")
         return ids
@@ -76,9 +87,12 @@ class Codec:
         """The text of ``ids``; a character cut short at an end shows as U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
+    def _encode(self, text: str) -> list[int]:
+        return list(self._data.encode(text, add_special_tokens=False).ids)
+
     def _find_bytes(self, token: int) -> bytes:
         if token in self._texts:
-            return self._texts[token].encode()
+            return str(self._texts[token]).encode()
         symbol = self._plain.id_to_token(token)
         if symbol is None:
             return b""
@@ -92,14 +106,14 @@ class Codec:
         """``text`` with every character that does not survive the round trip written as its bytes."""
         safe: dict[str, str] = {}
         for character in set(text):
-            survives = self.decode(self._data.encode(character, add_special_tokens=False).ids) == character
+            survives = self.decode(self._encode(character)) == character
             safe[character] = character if survives else "".join(f"\\x{b:02x}" for b in character.encode())
         return "".join(safe[character] for character in text)
 
     def _check_control(self) -> None:
         for token in self.control_ids:
             text = self._texts[token]
-            if not self.control_ids.isdisjoint(self._data.encode(text, add_special_tokens=False).ids):
+            if not self.control_ids.isdisjoint(self._encode(text)):
                 raise TemplateError(
                     f"The tokenizer of {self._name} turns the plain text {text!r} into a control token."
                 )

@@ -37,8 +37,9 @@ class Fragments:
 
     ``system_before`` + system text + ``system_after`` leaves the first user turn open. ``prompt`` closes a user turn
     and opens the reply. ``after_reply`` closes a reply and opens the next user turn; it is what follows a reply that
-    was cut off, its end token included. ``close_thinking`` ends a thinking block that was cut off, and
-    ``thinking_open`` says whether ``prompt`` leaves one open.
+    was cut off, its end token included. ``close_thinking`` ends a thinking block that was cut off
+    (``close_thinking_line`` where that was at the beginning of a line), and ``thinking_open`` says whether ``prompt``
+    leaves one open.
     """
 
     system_before: tuple[int, ...]
@@ -50,6 +51,7 @@ class Fragments:
     think_end: tuple[int, ...] = ()
     thinking_open: bool = False
     warnings: tuple[str, ...] = ()
+    close_thinking_line: tuple[int, ...] = ()
 
 
 def derive(
@@ -84,14 +86,15 @@ def derive(
     after_ids = codec.encode_fragment(after_reply)
     if not eos_ids.intersection(after_ids[:4]):
         warnings.append(f"{name} may stop at another token than its template writes after a reply.")
-    close = _thinking_close(template, system_first)
     start, end = think or ("", "")
+    close = _thinking_close(template, system_first) or (f"\n{end}\n\n" if end else "")
     return Fragments(
         system_before=tuple(codec.encode_fragment(before)),
         system_after=tuple(codec.encode_fragment(after)),
         prompt=tuple(codec.encode_fragment(prompt)),
         after_reply=tuple(after_ids),
-        close_thinking=tuple(codec.encode_fragment(close or (f"\n{end}\n\n" if end else ""))),
+        close_thinking=tuple(codec.encode_fragment(close)),
+        close_thinking_line=tuple(codec.encode_fragment(close.removeprefix("\n"))),
         think_start=tuple(codec.encode_fragment(start)) if start else (),
         think_end=tuple(codec.encode_fragment(end)) if end else (),
         thinking_open=bool(start) and prompt.rfind(start) > prompt.rfind(end),

@@ -88,7 +88,9 @@ class Renderer:
         if tail.last in self._eos_ids and tail.last in after:
             return after[after.index(tail.last) + 1 :]
         if tail.thinking:
-            return (*self.fragments.close_thinking, *after)
+            at_line = tail.last is not None and self.codec.token_bytes(tail.last).endswith(b"\n")
+            close = self.fragments.close_thinking_line if at_line else self.fragments.close_thinking
+            return (*close, *after)
         return after
 
     def _ends_thinking(self, ids: Sequence[int]) -> bool:

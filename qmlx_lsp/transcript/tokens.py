@@ -9,6 +9,7 @@ Invariant: the log only grows. ``digest(n)`` of a position never changes.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterable, Sequence
 from hashlib import blake2b
@@ -33,8 +34,6 @@ def ids_from_bytes(data: bytes | memoryview) -> tuple[int, ...]:
 
 
 def _little_endian(values: array[int]) -> array[int]:
-    import sys
-
     if sys.byteorder == "big":  # pragma: no cover - no supported platform is big-endian
         values = array("i", values)
         values.byteswap()

@@ -5,19 +5,24 @@ closing it anywhere the caches hold exactly the prompt and the ids that were yie
 held by tests).
 
 Invariant: every layer that knows its position stands at the state's position when a command returns.
+Invariant: a mark that can no longer be honoured is refused. Going back to a position makes every mark beyond it
+worthless, because the rows behind it are overwritten.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.generate import generate_step, generation_stream, wired_limit
+from mlx_lm.generate import generate_step, generation_stream
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
+from mlx_lm.utils import maybe_set_recommended_wired_limit
 
 from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.engine.mlx import model as models
@@ -40,12 +45,24 @@ class _Counted:
         return self._model(tokens, **kwargs)
 
 
+class _Kept:
+    """What a mark keeps of every cache; None once the mark is worthless."""
+
+    def __init__(self, position: int, caches: list[Any]) -> None:
+        self.position = position
+        self.caches: list[Any] | None = caches
+
+
 class _Live:
-    """One conversation's caches, and how many tokens they have read."""
+    """One conversation's caches, how many tokens they have read, and the marks that can be gone back to."""
 
     def __init__(self, caches: list[Any], position: int) -> None:
         self.caches = caches
         self.position = position
+        self.marks: weakref.WeakSet[_Kept] = weakref.WeakSet()
+
+    def evaluate(self) -> None:
+        mx.eval([cache.state for cache in self.caches])
 
     def check(self) -> None:
         for layer, cache in enumerate(self.caches):
@@ -65,6 +82,7 @@ class MlxBackend:
         self._model: Any = None
         self._counted: Any = None
         self._snapshots = False
+        self._layout: rows.Layout | None = None
         self._states: dict[StateId, _Live] = {}
         self._numbers = itertools.count(1)
 
@@ -79,6 +97,7 @@ class MlxBackend:
         self._model = model
         self._counted = _Counted(model, self.passes)
         self._snapshots = needs_snapshot
+        self._layout = None
 
     def new_state(self) -> StateId:
         return self._add(_Live(make_prompt_cache(self._model), 0))
@@ -94,18 +113,23 @@ class MlxBackend:
         return sum(cache.nbytes for cache in self._states[state].caches if not cache.empty())
 
     def prefill(self, state: StateId, ids: Sequence[int]) -> None:
-        self.logits(state, ids)
+        assert ids, "a forward pass needs at least one token"
+        live = self._states[state]
+        with _wired(), mx.stream(generation_stream):
+            # The logits are never evaluated: for 2048 rows of a large vocabulary they are a gigabyte.
+            self._counted(mx.array([list(ids)]), cache=live.caches)
+            live.evaluate()
+        self._advanced(live, len(ids))
+        mx.clear_cache()
 
     def logits(self, state: StateId, ids: Sequence[int]) -> memoryview:
         """One forward pass over ``ids``; the last row's logits as float32 bytes (for tests and diagnosis)."""
         assert ids, "a forward pass needs at least one token"
         live = self._states[state]
-        with wired_limit(self._model, [generation_stream]), mx.stream(generation_stream):
+        with _wired(), mx.stream(generation_stream):
             out = self._counted(mx.array([list(ids)]), cache=live.caches)[0, -1].astype(mx.float32)
-            mx.eval(out, [cache.state for cache in live.caches])
-        mx.clear_cache()
-        live.position += len(ids)
-        live.check()
+            mx.eval(out)
+        self._advanced(live, len(ids))
         return memoryview(bytes(memoryview(out)))
 
     def decode(
@@ -123,20 +147,20 @@ class MlxBackend:
         )  # fmt: skip
         read = len(ids)
         try:
-            with wired_limit(self._model, [generation_stream]):
+            with _wired():
                 for token, _ in steps:
                     read += 1
                     yield int(token)
         except GeneratorExit:
-            self._decoded(live, read)
+            self._advanced(live, read)
             raise
         finally:
             steps.close()
-        self._decoded(live, read)  # not after an error: then the caller rewinds or drops the state
+        self._advanced(live, read)  # not after an error: then the caller rewinds or drops the state
 
     @staticmethod
-    def _decoded(live: _Live, read: int) -> None:
-        mx.eval([cache.state for cache in live.caches])
+    def _advanced(live: _Live, read: int) -> None:
+        live.evaluate()
         live.position += read
         live.check()
 
@@ -144,15 +168,27 @@ class MlxBackend:
         live = self._states[state]
         if unknown_classes(live.caches):
             return Mark(live.position, None)
-        return Mark(live.position, [adapter(cache).mark(cache) for cache in live.caches])
+        kept = _Kept(live.position, [adapter(cache).mark(cache) for cache in live.caches])
+        live.marks.add(kept)
+        return Mark(live.position, kept)
 
     def rewind(self, state: StateId, mark: Mark) -> None:
         live = self._states[state]
-        if mark.kept is None:
+        kept = mark.kept
+        if kept is None:
             raise ValueError("states of this model cannot be rewound")
-        for cache, kept in zip(live.caches, mark.kept, strict=True):
-            adapter(cache).rewind(cache, kept)
+        if kept not in live.marks or kept.caches is None:
+            raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
+        for cache, held in zip(live.caches, kept.caches, strict=True):
+            adapter(cache).rewind(cache, held)
         live.position = mark.position
+        for other in [m for m in live.marks if m.position > mark.position]:
+            live.marks.discard(other)
+            other.caches = None  # frees what it held
+        try:
+            live.evaluate()  # after a failed pass the arrays may be a graph that fails again
+        except RuntimeError as error:
+            raise ValueError(f"the state cannot be evaluated after an error: {error}") from error
         live.check()
 
     def copy_state(self, state: StateId, start: int) -> StateCopy:
@@ -163,7 +199,9 @@ class MlxBackend:
         caches = make_prompt_cache(self._model)
         if unknown_classes(caches):
             raise CheckpointRejected("unsupported", "States of this model cannot be restored.")
-        read = rows.load_state(caches, stored)
+        if self._layout is None:
+            self._layout = self._probe()
+        read = rows.load_state(caches, stored, self._layout)
         live = _Live(caches, stored.position)
         live.check()
         return Restored(self._add(live), read)
@@ -173,7 +211,27 @@ class MlxBackend:
         self._model = self._counted = None
         mx.clear_cache()
 
+    def _probe(self) -> rows.Layout:
+        """The arrays that one token leaves in fresh caches. Builds the graph of a pass and computes nothing."""
+        caches = make_prompt_cache(self._model)
+        with mx.stream(generation_stream):
+            self._model(mx.array([[0]]), cache=caches)
+        return rows.layout(caches)
+
     def _add(self, live: _Live) -> StateId:
         number = StateId(next(self._numbers))
         self._states[number] = live
         return number
+
+
+@contextmanager
+def _wired() -> Iterator[None]:
+    """Keep the model's memory resident while it computes. As mlx-lm's ``wired_limit``, which prints to the
+    standard output, where the editor's protocol may be."""
+    former = maybe_set_recommended_wired_limit()
+    try:
+        yield
+    finally:
+        if former is not None:
+            mx.synchronize(generation_stream)
+            mx.set_wired_limit(former)

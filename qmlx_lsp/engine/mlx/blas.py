@@ -44,11 +44,9 @@ def preload(folder: Path) -> str | None:
     path = _find(*OPENBLAS.get(platform.machine(), ("", "")))
     if path is None:
         return None
-    if not _load(path):
-        # Built for another processor, or without its Fortran: MLX's own BLAS still works, slowly.
-        if not _load_fortran(folder) or not _load(path):
-            return None
-    return str(path)
+    # Where neither way works (built for another processor, no Fortran), MLX's own BLAS still does, slowly.
+    loaded = _load(path) or (_load_fortran(folder) and _load(path))
+    return str(path) if loaded else None
 
 
 def _load(path: Path) -> bool:

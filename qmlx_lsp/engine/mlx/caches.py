@@ -31,6 +31,9 @@ class Adapter(Protocol):
     def position(self, cache: Any) -> int | None:
         """Tokens the cache says it has read, or None if it does not say."""
 
+    def window(self, cache: Any) -> int | None:
+        """The most rows the cache keeps, if it forgets."""
+
     def settle(self, cache: Any) -> None:
         """Arrange the cache as a restore would."""
 
@@ -55,6 +58,9 @@ class _Rows:
 
     def position(self, cache: KVCache) -> int | None:
         return int(cache.offset)
+
+    def window(self, cache: KVCache) -> int | None:
+        return None
 
     def settle(self, cache: KVCache) -> None:
         return None
@@ -82,6 +88,9 @@ class _Window:
 
     def position(self, cache: RotatingKVCache) -> int | None:
         return int(cache.offset)
+
+    def window(self, cache: RotatingKVCache) -> int | None:
+        return int(cache.max_size)
 
     def settle(self, cache: RotatingKVCache) -> None:
         if cache.keys is None:
@@ -127,6 +136,9 @@ class _Recurrent:
     snapshot = True
 
     def position(self, cache: ArraysCache) -> int | None:
+        return None
+
+    def window(self, cache: ArraysCache) -> int | None:
         return None
 
     def settle(self, cache: ArraysCache) -> None:

@@ -14,7 +14,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class HubTemplate:
             text = self._tokenizer.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=generate, enable_thinking=thinking
             )
-        except (JinjaError, ValueError, KeyError, TypeError) as error:
+        except (JinjaError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise TemplateError(
                 f"The chat template of {self._name} does not render a conversation: {error}."
             ) from error
@@ -78,22 +78,6 @@ def resolve(source: str, models: Path, report: Report, cancelled: Callable[[], b
 def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-    from tqdm.auto import tqdm
-
-    class Bar(tqdm):  # type: ignore[type-arg]
-        """Turns the hub client's own progress into ours, and stops it when asked to."""
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            kwargs["disable"] = True
-            super().__init__(*args, **kwargs)
-            self._done = 0
-
-        def update(self, n: float | None = 1) -> bool | None:
-            if cancelled():
-                raise Cancelled
-            self._done += int(n or 0)
-            report(self._done, int(self.total or 0), f"downloading {source}")
-            return super().update(n)
 
     try:
         return Path(snapshot_download(source, local_files_only=True, allow_patterns=HUB_PATTERNS))
@@ -101,15 +85,43 @@ def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Pat
         pass  # not on this disk yet
     except HFValidationError as error:
         raise ModelError(f"{source!r} is not a model's name: {error}.") from error
-    report(0, 0, f"downloading {source}")
+    what = f"downloading {source}"
+    report(0, 0, what)
     try:
-        return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=Bar))
+        bar = _progress_bar(what, report, cancelled)
+        return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DownloadError(
             f"The model {source} could not be fetched from Hugging Face: {first} Check the name and the connection, "
             "or set [model] name to a folder or to 'embedded'."
         ) from error
+
+
+def _progress_bar(what: str, report: Report, cancelled: Callable[[], bool]) -> Any:
+    """A class of tqdm bars that turns the hub client's own progress into ours, and stops it when asked to.
+
+    The client makes three bars: files, bytes received, bytes written. The last one has a total and is reported.
+    Made at run time because tqdm has no types.
+    """
+    base: Any = import_module("tqdm.auto").tqdm
+
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        self.qmlx_counts_bytes = kwargs.get("unit") == "B" and kwargs.get("desc") != "Downloading bytes"
+        self.qmlx_done = int(kwargs.get("initial") or 0)
+        base.__init__(self, *args, **{**kwargs, "disable": True})
+        # A disabled bar has neither; the client raises the total as it learns of files.
+        self.total = kwargs.get("total")
+        self.desc = kwargs.get("desc") or ""
+
+    def update(self: Any, n: float | None = 1) -> None:
+        if cancelled():
+            raise Cancelled
+        self.qmlx_done += int(n or 0)
+        if self.qmlx_counts_bytes and self.total:
+            report(min(self.qmlx_done, int(self.total)), int(self.total), what)
+
+    return type("ProgressBar", (base,), {"__init__": init, "update": update})
 
 
 def check_folder(folder: Path, name: str) -> dict[str, Any]:
@@ -132,11 +144,26 @@ def check_folder(folder: Path, name: str) -> dict[str, Any]:
         raise ModelError(f"The folder {folder} has a config.json but no weights (model*.safetensors).")
     for file in files:
         _check_whole(file)
+    _check_complete(folder, files)
     return config
 
 
 def weight_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("model*.safetensors"))
+
+
+def _check_complete(folder: Path, files: Sequence[Path]) -> None:
+    """Every file that the index names, if there is an index, must be there."""
+    index = folder / "model.safetensors.index.json"
+    try:
+        named = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelError(f"The index {index} is damaged; fetch the model again.") from error
+    missing = sorted(named - {file.name for file in files})
+    if missing:
+        raise ModelError(f"The model in {folder} lacks {', '.join(missing[:3])}; fetch the model again.")
 
 
 def _check_whole(file: Path) -> None:
@@ -158,7 +185,7 @@ def _safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
             raise ValueError("header longer than the file")
         header = json.loads(stream.read(length))
     if not isinstance(header, dict):
-        raise ValueError("header is not an object")
+        raise TypeError("header is not an object")
     return header, 8 + length
 
 
@@ -228,7 +255,7 @@ def describe(name: str, folder: Path, config: Mapping[str, Any], model: Any, tok
 
 
 def _context_tokens(config: Mapping[str, Any]) -> int:
-    for part in (config, config.get("text_config", {})):
+    for part in (config, config.get("text_config") or {}):
         found = part.get("max_position_embeddings")
         if isinstance(found, int) and found > 0:
             return found

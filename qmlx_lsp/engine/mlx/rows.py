@@ -10,7 +10,8 @@ Invariant: a restore fills fresh arrays and installs them only when all of it ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
@@ -57,65 +58,108 @@ def settle(caches: Sequence[Any]) -> None:
     """Arrange every cache as a restore would, and evaluate it."""
     for cache in caches:
         adapter(cache).settle(cache)
-    mx.eval([array for c in caches for array in (*adapter(c).rows(c).values(), *adapter(c).whole(c).values())])
+    arrays: list[mx.array] = []
+    for cache in caches:
+        arrays += [*adapter(cache).rows(cache).values(), *adapter(cache).whole(cache).values()]
+    mx.eval(arrays)
 
 
-def load_state(caches: Sequence[Any], stored: StoredState) -> int:
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a model's state is made of: each array's dtype, heads and width (rows) or dtype and shape (snapshot).
+
+    ``windows`` holds the most rows that a window cache keeps, by layer.
+    """
+
+    rows: tuple[RowSpec, ...]
+    snapshot: tuple[TensorSpec, ...]
+    windows: Mapping[int, int]
+
+    def snapshot_at(self, position: int) -> tuple[TensorSpec, ...]:
+        """The snapshot's tensors at ``position``: those of a window grow until it is full."""
+        return tuple(self._sized(spec, position) for spec in self.snapshot)
+
+    def _sized(self, spec: TensorSpec, position: int) -> TensorSpec:
+        window = self.windows.get(int(spec.name.partition(".")[0]))
+        if window is None:
+            return spec
+        batch, heads, _, width = spec.shape
+        return TensorSpec(spec.name, spec.dtype, (batch, heads, min(position, window), width))
+
+
+def layout(caches: Sequence[Any]) -> Layout:
+    """The layout of ``caches``, which have read something (evaluated or not)."""
+    rows, whole, windows = [], [], {}
+    for layer, cache in enumerate(caches):
+        found = adapter(cache)
+        rows += [_row_spec(f"{layer}.{name}", array) for name, array in found.rows(cache).items()]
+        whole += [_whole_spec(f"{layer}.{name}", array) for name, array in found.whole(cache).items()]
+        if (window := found.window(cache)) is not None:
+            windows[layer] = window
+    return Layout(tuple(rows), tuple(whole), windows)
+
+
+def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> int:
     """Fill the fresh ``caches`` from ``stored``; returns the bytes read.
 
     Raises:
         CheckpointRejected: it cannot be trusted (checksums, ids) or its tensors do not fit these caches.
     """
+    _check_fit(stored, wanted)
     capacity = -(-stored.position // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
     row_arrays = [mx.zeros((1, s.heads, capacity, s.width), dtype=_dtype(s.dtype)) for s in stored.rows]
-    snapshot = list(stored.snapshot or ())
+    snapshot = tuple(stored.snapshot or ())
     whole_arrays = [mx.zeros(spec.shape, dtype=_dtype(spec.dtype)) for spec in snapshot]
-    names = [spec.name for spec in (*stored.rows, *snapshot)]
+    mx.eval(row_arrays, whole_arrays)
+    read = stored.fill(
+        [RowBuffer(s, capacity, _bytes(array).data) for s, array in zip(stored.rows, row_arrays, strict=True)],
+        [_bytes(array).data for array in whole_arrays],
+    )
+    names = [*(row.name for row in stored.rows), *(spec.name for spec in snapshot)]
     arrays: list[dict[str, mx.array]] = [{} for _ in caches]
     for name, array in zip(names, [*row_arrays, *whole_arrays], strict=True):
         layer, _, local = name.partition(".")
-        if not layer.isdigit() or int(layer) >= len(caches) or not local:
-            raise CheckpointRejected("foreign", f"The checkpoint has a tensor {name!r} that this model has not.")
         arrays[int(layer)][local] = array
-    _check_fit(caches, stored)
-    mx.eval(row_arrays, whole_arrays)
-    read = stored.fill(
-        [
-            RowBuffer(spec, capacity, memoryview(_bytes(array)))
-            for spec, array in zip(stored.rows, row_arrays, strict=True)
-        ],
-        [memoryview(_bytes(array)) for array in whole_arrays],
-    )
     for cache, found in zip(caches, arrays, strict=True):
         adapter(cache).install(cache, found, stored.position)
     return read
 
 
-def _check_fit(caches: Sequence[Any], stored: StoredState) -> None:
-    """Every layer must find in the checkpoint what its class needs, and nothing else."""
-    rows = {spec.name for spec in stored.rows}
-    for layer, cache in enumerate(caches):
-        if not adapter(cache).snapshot and {f"{layer}.k", f"{layer}.v"} - rows:
-            raise CheckpointRejected("foreign", f"The checkpoint has no rows for layer {layer}.")
-    if any(adapter(cache).snapshot for cache in caches) and stored.snapshot is None:
+def _check_fit(stored: StoredState, wanted: Layout) -> None:
+    """The checkpoint must hold exactly what this model's caches hold at that position."""
+    if stored.position < 1:
+        raise CheckpointRejected("foreign", "The checkpoint holds no tokens.")
+    if tuple(stored.rows) != wanted.rows:
+        raise CheckpointRejected("foreign", "The checkpoint's rows are not those of this model.")
+    if wanted.snapshot and stored.snapshot is None:
         raise CheckpointRejected("foreign", "The checkpoint has no snapshot, which this model needs.")
+    if tuple(stored.snapshot or ()) != wanted.snapshot_at(stored.position):
+        raise CheckpointRejected("foreign", "The checkpoint's snapshot is not one of this model.")
 
 
 def _copy_rows(name: str, array: mx.array, start: int, end: int) -> Tensor:
-    _, heads, capacity, width = array.shape
-    spec = RowSpec(name, _NAMES[array.dtype], heads, width)
-    view = _bytes(array).reshape(heads, capacity, spec.row_bytes)[:, start:end, :]
-    return Tensor(spec.tensor(end - start), memoryview(np.array(view, order="C")).cast("B"))
+    spec = _row_spec(name, array)
+    view = _bytes(array).reshape(spec.heads, -1, spec.row_bytes)[:, start:end, :]
+    # Flat, because a view with no rows in it cannot be cast.
+    return Tensor(spec.tensor(end - start), np.array(view, order="C").reshape(-1).data)
 
 
 def _copy_whole(name: str, array: mx.array) -> Tensor:
-    spec = TensorSpec(name, _NAMES[array.dtype], tuple(array.shape))
-    return Tensor(spec, memoryview(np.array(_bytes(array))))
+    return Tensor(_whole_spec(name, array), np.array(_bytes(array)).data)
+
+
+def _row_spec(name: str, array: mx.array) -> RowSpec:
+    return RowSpec(name, _NAMES[array.dtype], array.shape[1], array.shape[3])
+
+
+def _whole_spec(name: str, array: mx.array) -> TensorSpec:
+    return TensorSpec(name, _NAMES[array.dtype], tuple(array.shape))
 
 
 def _bytes(array: mx.array) -> NDArray[np.uint8]:
     """The array's own memory as bytes, without a copy; for use at once (see the module's docstring)."""
-    return np.frombuffer(array, dtype=np.uint8)
+    exporter: Any = array  # MLX's stubs do not say that an array is a buffer
+    return np.frombuffer(exporter, dtype=np.uint8)
 
 
 def _dtype(name: str) -> mx.Dtype:
