@@ -50,12 +50,15 @@ class App:
         self.registry = Registry(
             Services(
                 settings, self._worker, self._log, self._log_thread, self._store, self._store_thread,
-                notice=lambda text: self.registry.notice(text),
+                notice=self._notice,
             ),
             Loader(self._worker, settings.model.name, thinking=settings.model.thinking),
         )  # fmt: skip
         if problem:
             self.registry.notice(problem)
+
+    def _notice(self, text: str) -> None:
+        self.registry.notice(text)
 
     async def stop(self) -> None:
         """See the module's docstring."""
@@ -159,5 +162,3 @@ def configure_logging(level: str = "INFO") -> None:
     logging.basicConfig(
         level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
     )
-
-

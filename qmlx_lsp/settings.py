@@ -78,9 +78,7 @@ class Engine:
 class Context:
     max_file_kb: int = _number(512, 1, 1_000_000, "KiB; larger files are named, not shown")
     share: float = _number(0.5, 0.05, 0.95, "share of the model's context that files may take in one turn")
-    max_diff_share: float = _number(
-        0.6, 0.0, 10.0, "a longer diff, as a share of the file, tells the file anew"
-    )
+    max_diff_share: float = _number(0.6, 0.0, 10.0, "a longer diff, as a share of the file, tells the file anew")
     question_max_kb: int = _number(256, 1, 1_000_000, "KiB of a question at most")
 
 

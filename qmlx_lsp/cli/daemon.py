@@ -67,7 +67,9 @@ def _status(given: argparse.Namespace) -> int:
             print("No daemon is running.")
         return 0
     if given.json:
-        json_lines([{"running": True, **found, "model": found["model"]["name"], "model_state": found["model"]["state"]}])
+        json_lines(
+            [{"running": True, **found, "model": found["model"]["name"], "model_state": found["model"]["state"]}]
+        )
     else:
         status_verb.show(found)
     return 0

@@ -19,7 +19,9 @@ def add(verbs: Any) -> None:
     pulling.add_argument("name", nargs="?", help="embedded, or a Hugging Face id (default: the configured model)")
     pulling.set_defaults(run=_pull)
     showing = actions.add_parser("show", help="what is known of a model")
-    showing.add_argument("name", nargs="?", help="embedded, a folder or a Hugging Face id (default: the configured one)")
+    showing.add_argument(
+        "name", nargs="?", help="embedded, a folder or a Hugging Face id (default: the configured one)"
+    )
     showing.add_argument("--json", action="store_true", help="as one JSON object")
     showing.set_defaults(run=_show)
     listing = actions.add_parser("list", help="the models that are on this disk")

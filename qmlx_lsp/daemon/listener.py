@@ -91,7 +91,9 @@ class Listener:
                 self._accept, path=str(self._paths.socket), limit=STREAM_LIMIT_BYTES
             )
         except OSError as error:
-            raise DaemonError(f"The socket {self._paths.socket} cannot be made ({error.strerror or error}).") from error
+            raise DaemonError(
+                f"The socket {self._paths.socket} cannot be made ({error.strerror or error})."
+            ) from error
         finally:
             os.umask(before)
 

@@ -178,7 +178,8 @@ def daemon_lock(paths: Paths) -> int:
         pid = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(handle)
         raise DaemonError(
-            f"A daemon is running already (pid {pid}, {paths.socket}): use it, or stop it with `qmlx-lsp daemon stop`."
+            f"A daemon is running already (pid {pid}, {paths.socket}): "
+            "use it, or stop it with `qmlx-lsp daemon stop`."
         ) from None
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

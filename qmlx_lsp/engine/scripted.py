@@ -27,7 +27,7 @@ from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
 END_OF_TURN = 256 + CONTROL.index("<|im_end|>")
 _DIGEST = 16
-_ROW = RowSpec("ids", "I32", heads=1, width=1)
+_ROW = RowSpec("seen", "I32", heads=1, width=1)
 
 
 def byte_symbols() -> dict[int, str]:

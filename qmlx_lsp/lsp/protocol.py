@@ -68,7 +68,7 @@ class QmlxProtocol(LanguageServerProtocol):
         return result
 
     @lsp_method(types.EXIT)
-    def lsp_exit(self, *args: Any) -> None:
+    def lsp_exit(self, *args: Any) -> Any:
         self.on_exit()
 
     @property
@@ -131,7 +131,8 @@ class QmlxProtocol(LanguageServerProtocol):
 
     def cancel_requests(self) -> list[asyncio.Future[Any]]:
         """Cancel every request that runs; returns what to wait for."""
-        running = [f for f in self._request_futures.values() if isinstance(f, asyncio.Future) and not f.done()]
+        held: list[Any] = list(self._request_futures.values())
+        running = [future for future in held if asyncio.isfuture(future) and not future.done()]
         for future in running:
             future.cancel()
         return running

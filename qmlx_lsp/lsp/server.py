@@ -73,6 +73,7 @@ async def serve(
     """
     server, connection = build(registry, clients)
     protocol = server.protocol
+    assert isinstance(protocol, QmlxProtocol)
     ended = asyncio.Event()
     protocol.on_exit = ended.set
     protocol.complete = lambda capabilities: lifecycle.complete(connection, capabilities)

@@ -50,7 +50,9 @@ class Feed:
         message = f"{step.value} {done:,} of {total:,} tokens" if step is Step.READING else step.value
         if not self._begun:
             self._begun = True
-            begin = types.WorkDoneProgressBegin(title=TITLE, cancellable=True, message=message, percentage=percent or 0)
+            begin = types.WorkDoneProgressBegin(
+                title=TITLE, cancellable=True, message=message, percentage=percent or 0
+            )
             self._progress(self._work_done, begin)
         else:
             self._progress(self._work_done, types.WorkDoneProgressReport(message=message, percentage=percent))

@@ -92,9 +92,7 @@ class Loader:
             loop.call_soon_threadsafe(self._tell, Progress(Phase.LOADING, what, done, total))
 
         try:
-            info = await self._worker.call(
-                lambda backend: backend.load(self._source, report, lambda: self.closing)
-            )
+            info = await self._worker.call(lambda backend: backend.load(self._source, report, lambda: self.closing))
             loaded = await asyncio.to_thread(prepare, info, thinking=self._thinking)
         except QmlxError as error:
             self._tell(Progress(Phase.FAILED, str(error)))

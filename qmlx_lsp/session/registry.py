@@ -10,6 +10,7 @@ change that was sent before it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -41,6 +42,7 @@ class Registry:
         self.mirror = Mirror()
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._running: dict[Job, Path] = {}
+        self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._last_notice = ""
 
@@ -87,6 +89,7 @@ class Registry:
         """
         self._check(ask)
         self._running[job] = root
+        self._at_rest.clear()
         try:
             job.on_progress(Step.WAITING, 0, 0)
             session = await job.unless_cancelled(self.session(root))
@@ -101,6 +104,8 @@ class Registry:
                 session.lock.release()
         finally:
             del self._running[job]
+            if not self._running:
+                self._at_rest.set()
 
     def _check(self, ask: Ask) -> None:
         if not ask.text.strip():
@@ -227,9 +232,9 @@ class Registry:
         self.loader.closing = True
         for job in tuple(self._running):
             job.cancel()
-        deadline = time.monotonic() + timeout_s
-        while self._running and time.monotonic() < deadline:
-            await asyncio.sleep(0.02)
+        if self._running:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._at_rest.wait(), timeout_s)
 
 
 def _read_ignore_file(path: str) -> str | None:
@@ -250,5 +255,3 @@ def root_for(path: str, roots: Sequence[Path]) -> Path:
         known = ", ".join(str(root) for root in roots) or "none is open"
         raise QuestionError(f"{path} is outside every workspace folder ({known}): open a folder that contains it.")
     return max(holding, key=lambda root: len(root.parts))
-
-

@@ -86,7 +86,9 @@ async def _append(session: Session, ask: Ask) -> None:
                 f"{session.model.info.context_tokens:,}: ask about a smaller part."
             )
         log = session.services.log
-        session.conversation = await session.services.on_log(log.new_epoch, session.conversation, session.model.identity)
+        session.conversation = await session.services.on_log(
+            log.new_epoch, session.conversation, session.model.identity
+        )
         await session.drop_live("new epoch")
         session.transcript, session.told = fresh, {}
         told, entries = fresh_told, fresh_entries
@@ -198,9 +200,7 @@ def _reject(session: Session, found: Found, error: CheckpointRejected) -> None:
 # --- prefill and stream -------------------------------------------------------------------------------------------
 
 
-async def _compute(
-    session: Session, ask: Ask, job: Job, resumed: _Resumed
-) -> tuple[int, GrowingReply, Outcome]:
+async def _compute(session: Session, ask: Ask, job: Job, resumed: _Resumed) -> tuple[int, GrowingReply, Outcome]:
     """Run the engine over what is new and stream the reply; returns the open turn, the reply and how it ended."""
     services, info, settings = session.services, session.model.info, session.services.settings
     loop = asyncio.get_running_loop()

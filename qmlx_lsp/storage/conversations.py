@@ -174,6 +174,12 @@ class ConversationLog:
             self._replace(run, turn, lambda _: entry)
             run.execute("UPDATE turn SET usage = ? WHERE turn = ?", (packed, turn))
 
+    def amend_usage(self, turn: int, usage: Mapping[str, object]) -> None:
+        """Put down what became known of a finished turn's cost only later (bytes written behind the answer)."""
+        packed = orjson.dumps(dict(usage))
+        with self._database.transaction() as run:
+            run.execute("UPDATE turn SET usage = ? WHERE turn = ?", (packed, turn))
+
     def _replace(self, run: Connection, turn: int, change: Callable[[Entry], Entry]) -> None:
         columns = f"entry.id, turn.header, {ENTRY_COLUMNS}"
         query = f"SELECT {columns} FROM turn JOIN entry ON entry.id = turn.entry WHERE turn = ?"  # noqa: S608

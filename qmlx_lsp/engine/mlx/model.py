@@ -64,27 +64,58 @@ def resolve(source: str, models: Path, report: Report, cancelled: Callable[[], b
     """
     if source == embedded.NAME:
         return embedded.ensure(models, report, cancelled)
+    return local_folder(source) or _from_hub(source, report, cancelled)
+
+
+def local_folder(source: str) -> Path | None:
+    """The folder of a folder's path or of a Hugging Face id that has been fetched; None when it has not.
+
+    Raises:
+        ModelError: ``source`` can be neither.
+    """
     folder = Path(source).expanduser()
     if folder.is_dir():
         return folder
+    return _fetched(checked_name(source))
+
+
+def checked_name(source: str) -> str:
+    """``source`` if it can be a Hugging Face id. Raises ModelError otherwise."""
     if source.startswith(("/", ".", "~")) or source.count("/") != 1:
         raise ModelError(
             f"There is no model {source!r}: give the folder of an MLX model, a Hugging Face id such as "
             "mlx-community/Qwen2.5-Coder-7B-Instruct-4bit, or 'embedded' ([model] name or QMLX_MODEL)."
         )
-    return _from_hub(source, report, cancelled)
+    return source
 
 
-def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Path:
+def _fetched(source: str) -> Path | None:
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
         return Path(snapshot_download(source, local_files_only=True, allow_patterns=HUB_PATTERNS))
     except LocalEntryNotFoundError:
-        pass  # not on this disk yet
+        return None
     except HFValidationError as error:
         raise ModelError(f"{source!r} is not a model's name: {error}.") from error
+
+
+def hub_models() -> list[str]:
+    """Ids of the models in the Hugging Face cache that look like MLX models."""
+    from huggingface_hub import CacheNotFound, scan_cache_dir
+
+    try:
+        found = scan_cache_dir()
+    except CacheNotFound:
+        return []
+    return sorted(repo.repo_id for repo in found.repos if repo.repo_type == "model" and "/" in repo.repo_id)
+
+
+def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
     what = f"downloading {source}"
     report(0, 0, what)
     try:

@@ -1,0 +1,3 @@
+"""demo"""
+from typing import Any
+def add(verbs: Any) -> None: ...
