@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from qmlx_lsp.daemon.socket import connect_or_start
 from qmlx_lsp.errors import DaemonError, QmlxError
@@ -33,11 +33,18 @@ class RequestError(QmlxError):
 class Client:
     """One connection. ``on_notify(method, params)`` gets every notification."""
 
-    def __init__(self, link: socket.socket, on_notify: Notify) -> None:
-        self._link = link
-        self._stream = link.makefile("rb")
-        self._on_notify = on_notify
+    def __init__(
+        self, stream: BinaryIO, send: Callable[[bytes], Any], close: Callable[[], None], on_notify: Notify
+    ) -> None:
+        self._stream = stream
+        self._send_bytes = send
+        self._close = close
+        self.on_notify = on_notify
         self._number = 0
+
+    @classmethod
+    def over_socket(cls, link: socket.socket, on_notify: Notify) -> Client:
+        return cls(link.makefile("rb"), link.sendall, link.close, on_notify)
 
     def initialize(self, roots: list[Path]) -> dict[str, Any]:
         """The handshake; returns the daemon's answer to ``initialize``."""
@@ -72,13 +79,17 @@ class Client:
                 if interrupted:
                     raise
                 interrupted = True
-                self.notify("$/cancelRequest", {"id": number})
+                self.cancel()
                 continue
             if message.get("id") == number and "method" not in message:
                 if interrupted:
                     raise KeyboardInterrupt
                 return _result(message)
             self._handle(message)
+
+    def cancel(self) -> None:
+        """Ask for the running request to be cancelled; for use in ``on_notify``."""
+        self.notify("$/cancelRequest", {"id": self._number})
 
     def notify(self, method: str, params: Any) -> None:
         self._send({"jsonrpc": "2.0", "method": method, "params": params})
@@ -90,7 +101,7 @@ class Client:
             self.notify("exit", None)
         finally:
             self._stream.close()
-            self._link.close()
+            self._close()
 
     def _handle(self, message: dict[str, Any]) -> None:
         if "method" not in message:
@@ -98,12 +109,12 @@ class Client:
         if "id" in message:  # the daemon asks us to create a progress: fine
             self._send({"jsonrpc": "2.0", "id": message["id"], "result": None})
         else:
-            self._on_notify(message["method"], message.get("params"))
+            self.on_notify(message["method"], message.get("params"))
 
     def _send(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
         try:
-            self._link.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            self._send_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         except OSError as error:
             raise DaemonError(f"The connection to the daemon was lost ({error}); see its log.") from error
 
@@ -130,6 +141,6 @@ def connect(paths: Paths, roots: list[Path], on_notify: Notify) -> Client:
     """A client of the daemon, which is started if need be, ready for requests."""
     paths.prepare()
     load(paths.config_file)
-    client = Client(connect_or_start(paths), on_notify)
+    client = Client.over_socket(connect_or_start(paths), on_notify)
     client.initialize(roots)
     return client
