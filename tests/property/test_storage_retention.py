@@ -89,3 +89,4 @@ def test_a_parent_outlives_its_children_even_when_it_was_used_before_them() -> N
     parent, child = _row(Kind.SEGMENT, 0, 0, 1, 0, 1, used=0), _row(Kind.SEGMENT, 0, 1, 2, 0, 1, used=9)
     assert _order([parent, child]) == [child.id, parent.id]
     assert _order([parent, child], pinned=frozenset({child.id})) == []
+    assert _order([parent, child], pinned=frozenset({parent.id})) == [child.id]
