@@ -30,7 +30,7 @@ def _stores(draw: st.DrawFn) -> list[Row]:
     return list(rows.values())
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 @given(_stores(), st.integers(0, 400), st.data())
 def test_the_invariants_of_retention(rows: list[Row], quota: int, data: st.DataObject) -> None:
     ids = [row.id for row in rows]

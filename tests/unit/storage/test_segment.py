@@ -93,8 +93,8 @@ def test_no_byte_of_a_header_can_change(tmp_path: Path) -> None:
     encoded = _segment()
     block = bytearray(encoded.parts[0])
     assert parse_header(bytes(block), encoded.row.name).row.id == encoded.row.id
-    for at in (*range(1_000), *range(1_000, len(block), 997)):
-        for bit in (1, 2, 64):
+    for at in (*range(1_000), *range(1_000, len(block), 4_001)):
+        for bit in (1, 64):
             block[at] ^= bit
             with pytest.raises(FileRejected):
                 parse_header(bytes(block), encoded.row.name)
