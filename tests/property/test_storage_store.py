@@ -151,5 +151,5 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    deadline=None, max_examples=20, stateful_step_count=20, suppress_health_check=list(HealthCheck)
+    deadline=None, max_examples=12, stateful_step_count=20, suppress_health_check=list(HealthCheck)
 )

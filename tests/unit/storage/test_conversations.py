@@ -259,3 +259,8 @@ def test_threads_may_share_a_log(log: ConversationLog, conversation: Conversatio
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(work, range(4))) == [5] * 4
+
+
+def test_a_commit_reaches_the_disk(log: ConversationLog) -> None:
+    assert log._database.one("PRAGMA synchronous") == (2,)  # FULL
+    assert log._database.one("PRAGMA journal_mode") == ("wal",)

@@ -228,3 +228,13 @@ def test_the_quarantine_is_capped(folder: Path, monkeypatch: pytest.MonkeyPatch)
     assert len(list((folder / "quarantine").iterdir())) == 2
     assert store.stats()["bytes"] == payload_bytes(folder)
     store.close()
+
+
+def test_sizes_are_compared_at_the_opening(folder: Path) -> None:
+    _cut(17_000)(_file(folder, "segments", 2))
+    store = open_store(folder)
+    assert (store.stats()["segments"], store.stats()["quarantined"]) == (2, 1)
+    assert store.stats()["bytes"] == payload_bytes(folder)
+    assert [found.position for found in find(store, HYBRID, LOG)] == [40, 20]
+    assert store.why_none(HYBRID.fingerprint, LOG, needs_snapshot=True, limit=60) == "truncated"
+    store.close()

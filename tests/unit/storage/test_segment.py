@@ -10,7 +10,15 @@ import safetensors
 
 from qmlx_lsp.storage.files import OsFiles, publish
 from qmlx_lsp.storage.row import Kind, parse_name
-from qmlx_lsp.storage.segment import ALIGN_BYTES, Encoded, FileRejected, encode_segment, encode_snapshot, read_header
+from qmlx_lsp.storage.segment import (
+    ALIGN_BYTES,
+    Encoded,
+    FileRejected,
+    encode_segment,
+    encode_snapshot,
+    parse_header,
+    read_header,
+)
 from qmlx_lsp.transcript.tokens import ids_from_bytes
 from tests.support.toy_state import Toy, log_of
 
@@ -79,3 +87,15 @@ def test_a_header_of_another_format_is_foreign(tmp_path: Path, monkeypatch: pyte
         read_header(OsFiles(), fd, encoded.row.name)
     os.close(fd)
     assert error.value.reason == "foreign"
+
+
+def test_no_byte_of_a_header_can_change(tmp_path: Path) -> None:
+    encoded = _segment()
+    block = bytearray(encoded.parts[0])
+    assert parse_header(bytes(block), encoded.row.name).row.id == encoded.row.id
+    for at in (*range(1_000), *range(1_000, len(block), 4_001)):
+        for bit in (1, 64):
+            block[at] ^= bit
+            with pytest.raises(FileRejected):
+                parse_header(bytes(block), encoded.row.name)
+            block[at] ^= bit
