@@ -102,15 +102,14 @@ def find() -> Paths:
         config=here.user_config_path,
         data=here.user_data_path,
         cache=here.user_cache_path,
-        runtime=_runtime(here.user_runtime_path, here.user_cache_path),
+        runtime=_runtime(os.environ.get("XDG_RUNTIME_DIR"), here.user_cache_path),
         log=here.user_log_path,
     )
 
 
-def _runtime(wanted: Path, cache: Path) -> Path:
-    """The runtime folder, or one below the cache where the system has none (no login session, macOS)."""
-    parent = wanted.parent
-    return wanted if parent.is_dir() and os.access(parent, os.W_OK) else cache / "run"
+def _runtime(system: str | None, cache: Path) -> Path:
+    """The system's runtime folder for us, or one below the cache where there is none (no login session, macOS)."""
+    return Path(system) / "qmlx-lsp" if system and Path(system).is_dir() else cache / "run"
 
 
 def _unusable(folder: Path, reason: str) -> str:

@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from qmlx_lsp.daemon.socket import connect_or_start
 from qmlx_lsp.errors import DaemonError, QmlxError
@@ -34,7 +34,7 @@ class Client:
     """One connection. ``on_notify(method, params)`` gets every notification."""
 
     def __init__(
-        self, stream: BinaryIO, send: Callable[[bytes], Any], close: Callable[[], None], on_notify: Notify
+        self, stream: IO[bytes], send: Callable[[bytes], Any], close: Callable[[], None], on_notify: Notify
     ) -> None:
         self._stream = stream
         self._send_bytes = send

@@ -31,11 +31,12 @@ from qmlx_lsp.errors import DaemonError, QmlxError
 SOURCES = ("reprlib.py", "bisect.py")  # some 2,700 tokens
 RESTORED_SHARE_MIN = 0.95
 CANCEL_AFTER_DELTAS = 10
+TABLE_COLUMNS = 104  # where the output is no terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One step. ``edit`` changes the file before it, ``cancel`` cuts the reply, ``kill`` ends the daemon before it."""
+    """One step. ``edit`` changes the file first, ``cancel`` cuts the reply, ``kill`` ends the daemon first."""
 
     name: str
     text: str
@@ -242,7 +243,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
             f"{usage['ttft_ms'] / 1000:.2f} s",
             f"{row['factor']:,.0f} ×" if row["factor"] else "–",
         )
-    Console().print(table)
+    Console(width=None if sys.stdout.isatty() else TABLE_COLUMNS).print(table)
     cold = rows[-1]["cold_ttft_ms"] / 1000
     print(f"Without its checkpoint the last question waited {cold:.1f} s for its first token.")
 

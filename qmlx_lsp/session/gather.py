@@ -93,8 +93,8 @@ def _check_showable(sight: Sight, max_bytes: int) -> None:
         size = len(sight.text.encode("utf-8", "replace"))
     if size is not None and size > max_bytes:
         raise QuestionError(
-            f"{sight.path} has {size / 1e6:.1f} MB; files of more than {max_bytes / 1e6:.1f} MB are not shown to the model: "
-            "ask in a smaller file or raise context.max_file_kb."
+            f"{sight.path} has {size / 1e6:.1f} MB; files of more than {max_bytes / 1e6:.1f} MB are not shown to the "
+            "model: ask in a smaller file or raise context.max_file_kb."
         )
     if sight.hidden or (sight.text is not None and "\0" in sight.text):
         raise QuestionError(f"{sight.path} is not text in UTF-8, so it cannot be shown to the model: ask without it.")

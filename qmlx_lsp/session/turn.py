@@ -24,6 +24,7 @@ from qmlx_lsp.session.gather import choose, look
 from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.session.reply import GrowingReply
 from qmlx_lsp.session.session import Session
+from qmlx_lsp.state import StateCopy
 from qmlx_lsp.storage.checkpoints import Found
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.transcript import Draft, Transcript
@@ -277,13 +278,24 @@ async def _checkpoint(session: Session) -> int:
     try:
         start = await services.on_store(store.covered, info.fingerprint, log, position)
         copy = await services.worker.call(lambda backend: backend.copy_state(state, start))
-        saving = asyncio.create_task(services.on_store(store.save, info.fingerprint, log, copy))
+        saving = asyncio.create_task(services.on_store(_save, session, copy))
         saving.add_done_callback(lambda task: _say_if_failed(session, task))
         done, _ = await asyncio.wait({saving}, timeout=services.settings.store.answer_wait_s)
         return saving.result() if done else 0
     except StoreError as error:
         services.notice(f"The conversation goes on, but its checkpoint was not written: {error}")
         return 0
+
+
+def _save(session: Session, copy: StateCopy) -> int:
+    """Write, and keep the newest checkpoint of this conversation whatever the quota says."""
+    store, info, log = session.services.store, session.model.info, session.transcript.log
+    assert store is not None
+    written = store.save(info.fingerprint, log, copy)
+    found = store.find(info.fingerprint, log, needs_snapshot=info.needs_snapshot, limit=copy.end)
+    if found:
+        store.pin(str(session.root), found[0])
+    return written
 
 
 def _say_if_failed(session: Session, task: asyncio.Task[int]) -> None:
