@@ -1,0 +1,48 @@
+# Everything a contributor runs. `make demo` and `make test` do all that is needed on a fresh machine with
+# Python 3.11 or newer; nothing is compiled. PYTHON=python3.12 chooses another interpreter.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# The part of the tests that a contributor runs all the time.
+QUICK := not slow and not model
+
+.PHONY: demo test check lint format bench clean
+
+demo: $(VENV)/installed
+	$(BIN)/qmlx-lsp demo
+
+test: lint $(VENV)/tests
+	$(BIN)/python -m pytest
+
+check: lint $(VENV)/tests
+	$(BIN)/python -m pytest -m "$(QUICK)"
+
+lint: $(VENV)/tests
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/tests
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/tests
+	$(BIN)/python -m benchmarks.figures
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(VENV)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "qmlx-lsp needs Python 3.11 or newer; choose one with make PYTHON=/path/to/python3"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+	  { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/installed: $(VENV)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/tests: $(VENV)/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	@touch $(VENV)/installed $@
