@@ -21,7 +21,7 @@ from qmlx_lsp.daemon.socket import daemon_lock
 from qmlx_lsp.engine.backend import Backend
 from qmlx_lsp.engine.worker import Worker
 from qmlx_lsp.errors import StoreError
-from qmlx_lsp.lsp.server import serve
+from qmlx_lsp.lsp.server import serve, warm_up
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
@@ -111,6 +111,7 @@ async def run_daemon(paths: Paths, settings: Settings) -> None:
     """Serve until stopped. Raises QmlxError when it cannot start."""
     lock = daemon_lock(paths)
     app = App(paths, settings)
+    warm_up()
     listener = Listener(
         paths,
         lambda reader, writer, line: serve(app.registry, reader, writer, lambda: listener.clients, line),

@@ -15,10 +15,9 @@ import socket
 import sys
 import threading
 
-from qmlx_lsp.daemon.socket import connect_or_start
+from qmlx_lsp.daemon.socket import connect, connect_or_start
 from qmlx_lsp.errors import QmlxError
-from qmlx_lsp.paths import Paths
-from qmlx_lsp.settings import load
+from qmlx_lsp.paths import Paths, check_socket_path
 
 BLOCK_BYTES = 1 << 16
 PARENT_POLL_S = 1.0
@@ -39,14 +38,27 @@ def run(paths: Paths) -> int:
     """Relay until one side ends; returns the exit code (0 after an orderly end, 1 otherwise, 2 for an error)."""
     out = take_stdout()
     try:
-        paths.prepare()
-        load(paths.config_file)
-        link = connect_or_start(paths)
+        link = _connect(paths)
     except QmlxError as error:
         print(f"qmlx-lsp: {error}", file=sys.stderr)
         refuse(str(error), out)
         return 2
     return _Relay(link, out).run()
+
+
+def _connect(paths: Paths) -> socket.socket:
+    """A connection to the daemon. Settings are read only when there may be one to start: editors start us all day."""
+    check_socket_path(paths.socket)
+    found = connect(paths, "lsp")
+    if found is not None and found[1].get("ok"):
+        return found[0]
+    if found is not None:
+        found[0].close()
+    from qmlx_lsp.settings import load
+
+    paths.prepare()
+    load(paths.config_file)
+    return connect_or_start(paths)
 
 
 class _Relay:

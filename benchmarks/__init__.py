@@ -1,0 +1,1 @@
+"""Measurements of what the program claims, as ratios and counts from one run. See README.md beside this file."""
