@@ -92,8 +92,8 @@ def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Pat
         return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise DownloadError(
-            f"The model {source} could not be fetched from Hugging Face: {_first_line(error)} Check the name and the connection, "
-            "or set [model] name to a folder or to 'embedded'."
+            f"The model {source} could not be fetched from Hugging Face: {_first_line(error)} Check the name and the "
+            "connection, or set [model] name to a folder or to 'embedded'."
         ) from error
 
 
@@ -231,7 +231,7 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
         raise ModelError(f"The model {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
     try:
         tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
-    except Exception as error:  # noqa: BLE001 - the tokenizers library raises nothing narrower for a damaged file
+    except Exception as error:  # the tokenizers library raises nothing narrower
         raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
     report(1, 1, f"loading {source}")
     return model, describe(source, folder, config, model, tokenizer)
