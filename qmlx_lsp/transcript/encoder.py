@@ -1,7 +1,7 @@
 """Text to ids and back: fragments with control tokens, data never.
 
 Two tokenizers are built from the model's own ``tokenizer.json``. The plain one encodes the template's fragments.
-The data tokenizer is the same without its added tokens (except runs of white space and HTML tags that are not
+The data tokenizer is the same without its added tokens (except runs of white space and some HTML tags that are not
 special), without Unicode normalisation and without a post-processor: file contents, diffs, tool output and
 questions cannot become a control token, and decode to exactly the text that went in. The tokenizers' own switches
 (``encode_special_tokens``) are not enough: non-special added tokens such as ``<think>`` pass them.
@@ -25,7 +25,10 @@ from qmlx_lsp.errors import TemplateError
 
 _NORMALISERS_DROPPED = {"NFC", "NFD", "NFKC", "NFKD", "Prepend", "Strip", "Nmt"}
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
-_KEPT_ADDED = re.compile(r"[\s▁]+|</?[a-z][a-z0-9]*>")
+# Named one by one: ``<think>``, ``<s>`` and ``<unused7>`` look like tags as well.
+_KEPT_ADDED = re.compile(
+    r"[\s▁]+|</?(?:table|caption|thead|tbody|tfoot|tr|th|td|h[1-6]|blockquote|ul|ol|li|strong|em|code|pre)>"
+)
 _WORD_MARK = "▁"
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -52,7 +55,9 @@ class Codec:
             self._data = Tokenizer.from_str(json.dumps(_data_tokenizer(described, kept)))
         self.control_ids = frozenset(added) - kept
         self._byte_level = _has_type(described.get("decoder"), "ByteLevel")
-        self._texts = {i: t["content"] for i, t in added.items()}
+        self._texts: dict[int, str] = {i: t["content"] for i, t in added.items()}
+        if not self._byte_level:  # runs of the word mark are what the model writes for runs of spaces
+            self._texts |= {i: self._texts[i].replace(_WORD_MARK, " ") for i in kept}
         self._bytes: dict[int, bytes] = {}
         self._check_control()
 
@@ -92,7 +97,7 @@ class Codec:
 
     def _find_bytes(self, token: int) -> bytes:
         if token in self._texts:
-            return str(self._texts[token]).encode()
+            return self._texts[token].encode()
         symbol = self._plain.id_to_token(token)
         if symbol is None:
             return b""

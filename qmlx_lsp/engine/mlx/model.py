@@ -74,7 +74,7 @@ def local_folder(source: str) -> Path | None:
         ModelError: ``source`` can be neither.
     """
     folder = Path(source).expanduser()
-    if folder.is_dir():
+    if source and folder.is_dir():
         return folder
     return _fetched(checked_name(source))
 
@@ -122,11 +122,14 @@ def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Pat
         bar = _progress_bar(what, report, cancelled)
         return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=bar))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DownloadError(
-            f"The model {source} could not be fetched from Hugging Face: {first} Check the name and the connection, "
-            "or set [model] name to a folder or to 'embedded'."
+            f"The model {source} could not be fetched from Hugging Face: {_first_line(error)} Check the name and the "
+            "connection, or set [model] name to a folder or to 'embedded'."
         ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _progress_bar(what: str, report: Report, cancelled: Callable[[], bool]) -> Any:
@@ -255,10 +258,12 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
     report(0, 1, f"loading {source}")
     try:
         model, config = load_model(folder)
-        tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
     except (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError) as error:
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ModelError(f"The model {source} ({folder}) cannot be loaded: {first}") from error
+        raise ModelError(f"The model {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
+    try:
+        tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
+    except Exception as error:  # the tokenizers library raises nothing narrower
+        raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
     report(1, 1, f"loading {source}")
     return model, describe(source, folder, config, model, tokenizer)
 

@@ -1,0 +1,136 @@
+"""Chat templates as functions, with the traits of real ones."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from qmlx_lsp.errors import TemplateError
+
+Messages = Sequence[Mapping[str, Any]]
+
+
+class ChatMl:
+    """``<|im_start|>role\\ntext<|im_end|>\\n``."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        return "".join(map(self.one, messages)) + (self.head(thinking=thinking) if generate else "")
+
+    def one(self, message: Mapping[str, Any]) -> str:
+        return f"<|im_start|>{message['role']}\n{message['content']}<|im_end|>\n"
+
+    def head(self, *, thinking: bool) -> str:
+        return "<|im_start|>assistant\n"
+
+
+class Thinking(ChatMl):
+    """As Qwen3.5: the prompt opens a thinking block (or an empty one), history shows the newest reply's only."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        last = messages[-1]
+        if not generate and "reasoning_content" in last:
+            text = f"<think>\n{last['reasoning_content']}\n</think>\n\n{last['content']}"
+            messages = [*messages[:-1], {"role": "assistant", "content": text}]
+        return super().render(messages, generate=generate, thinking=thinking)
+
+    def head(self, *, thinking: bool) -> str:
+        return super().head(thinking=thinking) + ("<think>\n" if thinking else "<think>\n\n</think>\n\n")
+
+
+class Gemma:
+    """The system text stands in front of the first user's. Roles must alternate; text is trimmed."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        system = ""
+        if messages[0]["role"] == "system":
+            system, messages = messages[0]["content"] + "\n\n", messages[1:]
+        text = "<bos>"
+        for at, message in enumerate(messages):
+            if message["role"] != ("user", "assistant")[at % 2]:
+                raise TemplateError("Conversation roles must alternate user/assistant.")
+            role = "user" if at % 2 == 0 else "model"
+            text += f"<start_of_turn>{role}\n{system}{message['content'].strip()}<end_of_turn>\n"
+            system = ""
+        return text + ("<start_of_turn>model\n" if generate else "")
+
+
+class NoSystem(Gemma):
+    """As Gemma 2: refuses a system message."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        if messages[0]["role"] == "system":
+            raise TemplateError("System role not supported.")
+        return super().render(messages, generate=generate, thinking=thinking)
+
+
+class SystemLast(ChatMl):
+    """As Mistral Nemo: the system text is moved into the last user turn."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        if messages[0]["role"] == "system":
+            system, *messages = messages
+            messages[-1] = {**messages[-1], "content": f"{system['content']}\n\n{messages[-1]['content']}"}
+        return super().render(messages, generate=generate, thinking=thinking)
+
+
+class StopIsRole:
+    """As GLM: no end token, the model stops at the next role's."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        text = "".join(f"<|{m['role']}|>\n{m['content']}" for m in messages)
+        return text + ("<|assistant|>\n" if generate else "")
+
+
+class Counting(ChatMl):
+    """Numbers its turns."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        text = "".join(
+            f"<|im_start|>{m['role']} {at // 2}\n{m['content']}<|im_end|>\n" for at, m in enumerate(messages)
+        )
+        return text + ("<|im_start|>assistant\n" if generate else "")
+
+
+class Echoing(ChatMl):
+    """Shows every user's text twice."""
+
+    def one(self, message: Mapping[str, Any]) -> str:
+        again = f" ({message['content']})" if message["role"] == "user" else ""
+        return f"<|im_start|>{message['role']}\n{message['content']}{again}<|im_end|>\n"
+
+
+class Hiding(ChatMl):
+    """Drops old replies."""
+
+    def one(self, message: Mapping[str, Any]) -> str:
+        return "" if message["role"] == "assistant" else super().one(message)
+
+
+class Backwards(ChatMl):
+    """Newest first."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        return super().render(messages[::-1], generate=generate, thinking=thinking)
+
+
+class Wordy(ChatMl):
+    """Repeats its instructions, at length, in every turn."""
+
+    def one(self, message: Mapping[str, Any]) -> str:
+        return super().one(message) + "Be good. " * 1000
+
+
+class ShortIsOther(ChatMl):
+    """Begins a reply otherwise in the first turn of all."""
+
+    def head(self, *, thinking: bool) -> str:
+        return "<|im_start|>assistant\n"
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        text = super().render(messages, generate=generate, thinking=thinking)
+        return text + "Hello! " if len(messages) < 5 else text
+
+
+class Refusing(ChatMl):
+    """Cannot render at all."""
+
+    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        raise TemplateError("The chat template of m does not render a conversation: 'x' is undefined.")
