@@ -81,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _model(name: str) -> Path:
     """The model's folder, fetched into the user's own cache, so that the demo's home can be thrown away."""
-    from qmlx_lsp.engine.mlx.model import resolve
+    from qmlx_lsp.engine.mlx.source import resolve
 
     where = paths.find()
     where.prepare()

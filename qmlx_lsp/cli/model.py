@@ -34,13 +34,13 @@ def _name(given: argparse.Namespace, where: paths.Paths) -> str:
 
 
 def _pull(given: argparse.Namespace) -> int:
-    from qmlx_lsp.engine.mlx import model
+    from qmlx_lsp.engine.mlx import model, source
 
     where = paths.find()
     where.prepare()
     name = _name(given, where)
     with bar() as shown:
-        folder = model.resolve(name, where.models, shown.update, lambda: False)
+        folder = source.resolve(name, where.models, shown.update, lambda: False)
         model.check_folder(folder, name)
     print(f"{name} is in {folder}.")
     return 0
@@ -64,14 +64,14 @@ def describe(name: str, where: paths.Paths) -> dict[str, Any]:
     Raises:
         ModelError: there is no such model, or its folder is damaged.
     """
-    from qmlx_lsp.engine.mlx import embedded, model
+    from qmlx_lsp.engine.mlx import embedded, model, source
 
     if name == embedded.NAME:
         folder: Path | None = where.models / embedded.FOLDER
         if folder is not None and not (folder / "config.json").exists():
             folder = None
     else:
-        folder = model.local_folder(name)
+        folder = source.local_folder(name)
     if folder is None:
         return {"name": name, "installed": False, "remedy": f"qmlx-lsp model pull {name}"}
     config = model.check_folder(folder, name)
@@ -90,12 +90,12 @@ def describe(name: str, where: paths.Paths) -> dict[str, Any]:
 
 
 def _list(given: argparse.Namespace) -> int:
-    from qmlx_lsp.engine.mlx import embedded, model
+    from qmlx_lsp.engine.mlx import embedded, source
 
     where = paths.find()
     configured = load(where.config_file).model.name
     rows = []
-    for name in dict.fromkeys([embedded.NAME, configured, *model.hub_models()]):
+    for name in dict.fromkeys([embedded.NAME, configured, *source.hub_models()]):
         try:
             described = describe(name, where)
         except ModelError as error:

@@ -14,7 +14,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module, metadata
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,13 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model, load_tokenizer
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
-from qmlx_lsp.engine.mlx import embedded
 from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
-from qmlx_lsp.errors import Cancelled, DownloadError, ModelError, TemplateError
+from qmlx_lsp.engine.mlx.source import first_line, resolve
+from qmlx_lsp.errors import ModelError, TemplateError
 
 STATE_FORMAT = 1  # raise it when what a checkpoint holds changes its meaning
 SAMPLE_BYTES = 1024
 DEFAULT_CONTEXT_TOKENS = 4096
-HUB_PATTERNS = ["*.json", "*.jinja", "model*.safetensors", "tokenizer.model", "*.tiktoken", "*.txt"]
 
 
 class HubTemplate:
@@ -53,109 +52,6 @@ class HubTemplate:
                 f"The chat template of {self._name} does not render a conversation: {error}."
             ) from error
         return str(text)
-
-
-def resolve(source: str, models: Path, report: Report, cancelled: Callable[[], bool]) -> Path:
-    """The local folder of ``source``, fetching it if needed.
-
-    Raises:
-        ModelError: there is no such model, or it could not be fetched.
-        Cancelled: ``cancelled()`` became true.
-    """
-    if source == embedded.NAME:
-        return embedded.ensure(models, report, cancelled)
-    return local_folder(source) or _from_hub(source, report, cancelled)
-
-
-def local_folder(source: str) -> Path | None:
-    """The folder of a folder's path or of a Hugging Face id that has been fetched; None when it has not.
-
-    Raises:
-        ModelError: ``source`` can be neither.
-    """
-    folder = Path(source).expanduser()
-    if source and folder.is_dir():
-        return folder
-    return _fetched(checked_name(source))
-
-
-def checked_name(source: str) -> str:
-    """``source`` if it can be a Hugging Face id. Raises ModelError otherwise."""
-    if source.startswith(("/", ".", "~")) or source.count("/") != 1:
-        raise ModelError(
-            f"There is no model {source!r}: give the folder of an MLX model, a Hugging Face id such as "
-            "mlx-community/Qwen2.5-Coder-7B-Instruct-4bit, or 'embedded' ([model] name or QMLX_MODEL)."
-        )
-    return source
-
-
-def _fetched(source: str) -> Path | None:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
-    try:
-        return Path(snapshot_download(source, local_files_only=True, allow_patterns=HUB_PATTERNS))
-    except LocalEntryNotFoundError:
-        return None
-    except HFValidationError as error:
-        raise ModelError(f"{source!r} is not a model's name: {error}.") from error
-
-
-def hub_models() -> list[str]:
-    """Ids of the models in the Hugging Face cache that look like MLX models."""
-    from huggingface_hub import CacheNotFound, scan_cache_dir
-
-    try:
-        found = scan_cache_dir()
-    except CacheNotFound:
-        return []
-    return sorted(repo.repo_id for repo in found.repos if repo.repo_type == "model" and "/" in repo.repo_id)
-
-
-def _from_hub(source: str, report: Report, cancelled: Callable[[], bool]) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    what = f"downloading {source}"
-    report(0, 0, what)
-    try:
-        bar = _progress_bar(what, report, cancelled)
-        return Path(snapshot_download(source, allow_patterns=HUB_PATTERNS, tqdm_class=bar))
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        raise DownloadError(
-            f"The model {source} could not be fetched from Hugging Face: {_first_line(error)} Check the name and the "
-            "connection, or set [model] name to a folder or to 'embedded'."
-        ) from error
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def _progress_bar(what: str, report: Report, cancelled: Callable[[], bool]) -> Any:
-    """A class of tqdm bars that turns the hub client's own progress into ours, and stops it when asked to.
-
-    The client makes three bars: files, bytes received, bytes written. The last one has a total and is reported.
-    Made at run time because tqdm has no types.
-    """
-    base: Any = import_module("tqdm.auto").tqdm
-
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.qmlx_counts_bytes = kwargs.get("unit") == "B" and kwargs.get("desc") != "Downloading bytes"
-        self.qmlx_done = int(kwargs.get("initial") or 0)
-        base.__init__(self, *args, **{**kwargs, "disable": True})
-        # A disabled bar has neither; the client raises the total as it learns of files.
-        self.total = kwargs.get("total")
-        self.desc = kwargs.get("desc") or ""
-
-    def update(self: Any, n: float | None = 1) -> None:
-        if cancelled():
-            raise Cancelled
-        self.qmlx_done += int(n or 0)
-        if self.qmlx_counts_bytes and self.total:
-            report(min(self.qmlx_done, int(self.total)), int(self.total), what)
-
-    return type("ProgressBar", (base,), {"__init__": init, "update": update})
 
 
 def check_folder(folder: Path, name: str) -> dict[str, Any]:
@@ -259,11 +155,11 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
     try:
         model, config = load_model(folder)
     except (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError) as error:
-        raise ModelError(f"The model {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
+        raise ModelError(f"The model {source} ({folder}) cannot be loaded: {first_line(error)}") from error
     try:
         tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
     except Exception as error:  # the tokenizers library raises nothing narrower
-        raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {_first_line(error)}") from error
+        raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {first_line(error)}") from error
     report(1, 1, f"loading {source}")
     return model, describe(source, folder, config, model, tokenizer)
 
