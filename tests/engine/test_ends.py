@@ -135,7 +135,7 @@ def test_end_token_and_stop_are_read_before_the_reply_ends(name, by):
 
 
 @MODELS
-@pytest.mark.parametrize("chunks", [0, 1, 3, 4])
+@pytest.mark.parametrize("chunks", [0, 1, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_cancel_in_prefill_keeps_what_was_read(name, chunks):
     backend = tiny_models.backend(name)
     state = backend.new_state()
@@ -174,10 +174,10 @@ def test_limit_of_no_tokens_reads_the_prompt_only(name):
 @pytest.mark.parametrize(
     ("failing", "read", "produced"),
     [
-        pytest.param(0, 0, 0, id="first chunk"),
+        pytest.param(0, 0, 0, id="first chunk", marks=pytest.mark.slow),
         pytest.param(2, 16, 0, id="third chunk"),
         pytest.param(4, 30, 0, id="header"),
-        pytest.param(5, 30, 0, id="last token of the header"),
+        pytest.param(5, 30, 0, id="last token of the header", marks=pytest.mark.slow),
         # The pass over token k is queued before token k comes out, so its failure hides the token.
         pytest.param(6, 30, 0, id="first token"),
         pytest.param(9, 30, 3, id="fourth token"),

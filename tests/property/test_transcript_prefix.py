@@ -51,7 +51,7 @@ def turn_marks(transcript: Transcript) -> str:
     return "".join({257: "S", 258: "E"}.get(token, "") for token in transcript.log.ids())
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(RENDERERS), TEXT, st.lists(STEP, max_size=12))
 def test_prefix_stability(renderer, system, steps):
     transcript = Transcript(renderer)
@@ -71,7 +71,7 @@ def test_prefix_stability(renderer, system, steps):
     assert (again.log.ids(), again.tail, again.unanswered) == (ids, transcript.tail, transcript.unanswered)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(RENDERERS), TEXT, st.lists(STEP, max_size=12))
 def test_turns_open_and_close_in_pairs(renderer, system, steps):
     """Whatever the data and the model say, turns are started and ended in turn, and only by the template."""
@@ -89,7 +89,7 @@ def test_turns_open_and_close_in_pairs(renderer, system, steps):
         assert marks.count("S") == turns
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=60)
 @given(st.lists(REPLY, min_size=1, max_size=4))
 def test_generated_ids_stand_in_the_log_as_generated(replies):
     transcript = Transcript(RENDERERS[0])

@@ -16,9 +16,6 @@ from mlx_lm.models import gemma3_text, gpt_oss, llama, qwen3_5
 
 from qmlx_lsp.engine.mlx.backend import MlxBackend
 
-# On a CPU, MLX compiles fused functions with the system's C++ compiler: seconds, for models that run milliseconds.
-mx.disable_compile()
-
 VOCAB = 97
 WINDOW = 12  # rows that the window caches keep
 

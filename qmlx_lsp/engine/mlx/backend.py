@@ -77,6 +77,10 @@ class MlxBackend:
     """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to."""
 
     def __init__(self, models_folder: Path) -> None:
+        if mx.default_device().type == mx.DeviceType.cpu:
+            # There, fused functions are built with the system's C++ compiler: seconds of the first turn, libraries
+            # under a guessable name in the shared temporary folder, and nothing gained (measured).
+            mx.disable_compile()
         self.passes = Passes()
         self._models_folder = models_folder
         self._model: Any = None
