@@ -32,6 +32,7 @@ from qmlx_lsp.session.session import Services
 from qmlx_lsp.settings import GIB, Settings
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
+from qmlx_lsp.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
 
@@ -39,9 +40,15 @@ STDIN_BLOCK_BYTES = 1 << 16
 
 
 class App:
-    """Everything of one daemon, built and torn down in order."""
+    """Everything of one daemon, built and torn down in order. ``files`` is the file system of the checkpoints."""
 
-    def __init__(self, paths: Paths, settings: Settings, make_backend: Callable[[], Backend] | None = None) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        settings: Settings,
+        make_backend: Callable[[], Backend] | None = None,
+        files: FileSystem | None = None,
+    ) -> None:
         self.paths = paths
         self.settings = settings
         self._log_thread = ThreadPoolExecutor(1, "qmlx-log")
@@ -50,7 +57,7 @@ class App:
         recovered = self._log.recover()
         if recovered:
             logger.info("closed %d replies that were cut off", recovered)
-        problem, self._store = _open_store(paths, settings)
+        problem, self._store = _open_store(paths, settings, files)
         self._worker = Worker(make_backend or backend_factory(paths, settings), queue_max=settings.engine.queue_max)
         self.registry = Registry(
             Services(
@@ -80,11 +87,12 @@ class App:
         self._log.close()
 
 
-def _open_store(paths: Paths, settings: Settings) -> tuple[str, CheckpointStore | None]:
+def _open_store(paths: Paths, settings: Settings, files: FileSystem | None) -> tuple[str, CheckpointStore | None]:
     """The store, or why there is none: without it everything works, only slower after a restart."""
     try:
         store = CheckpointStore(
             paths.checkpoints,
+            files=files,
             quota_bytes=int(settings.store.quota_gib * GIB),
             free_floor_bytes=int(settings.store.free_floor_gib * GIB),
             clock=time.time,

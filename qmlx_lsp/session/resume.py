@@ -44,7 +44,8 @@ async def _choose(session: Session, job: Job) -> Resumed:
     reason: str | None = session.not_live
     stored: list[Found] = []
     gain = services.settings.store.restore_gain_tokens
-    if services.store is not None and info.not_persisted is None and (live is None or wanted - live >= gain):
+    further = live is None or (wanted - live >= gain and (session.stored is None or session.stored > live))
+    if services.store is not None and info.not_persisted is None and further:  # else a slow disk costs nothing
         stored = await services.on_store(_find, session, wanted)
     while True:
         plan = resume_plan(wanted, live, [found.position for found in stored], gain)

@@ -21,6 +21,7 @@ from qmlx_lsp.paths import Paths
 from qmlx_lsp.session.event import Answer, Ask, Job
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.settings import Settings
+from qmlx_lsp.storage.files import FileSystem
 from qmlx_lsp.transcript.entry import Entry
 
 WAIT_S = 20.0
@@ -99,11 +100,12 @@ class Bench:
         self.gate = Gate()
         self.notices: list[str] = []
         self._options: dict[str, Any] = {"before_pass": self.gate.before_pass, **backend}
+        self._files: FileSystem | None = self._options.pop("files", None)
         self._make: Callable[..., ScriptedBackend] = self._options.pop("make", ScriptedBackend)
         self.start()
 
     def start(self) -> None:
-        self.app = App(self.paths, self.settings, self._backend)
+        self.app = App(self.paths, self.settings, self._backend, self._files)
         self.app.registry.listen_notices(self.notices.append)
 
     def _backend(self) -> ScriptedBackend:

@@ -11,7 +11,7 @@ import pytest
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.transcript.entry import Finish, Kind
-from tests.support.bench import bench, quick, text_of
+from tests.support.bench import Bench, bench, quick, text_of
 
 SYSTEM = f"<|im_start|>system\n{SYSTEM_TEXT}<|im_end|>\n<|im_start|>user\n"
 HEADER = "<|im_end|>\n<|im_start|>assistant\n"
@@ -245,7 +245,7 @@ async def test_conversations_are_apart_and_answers_do_not_wait_for_each_others_t
         first, _ = b.begin("First")
         await b.gate.reached()
         second, _ = b.begin("Second", root=other)
-        await (await_waiting(b))
+        await waiting(b)
         b.gate.open()
         b.gate.hold("decode", 4)  # the first reply takes three passes: this is inside the second one
         answer = await first
@@ -258,9 +258,9 @@ async def test_conversations_are_apart_and_answers_do_not_wait_for_each_others_t
         assert "First" not in text_of(b.ids(other))
 
 
-async def await_waiting(b: object) -> None:
+async def waiting(b: Bench) -> None:
     """Until a call waits behind the running one."""
-    worker = b.app.registry.services.worker  # type: ignore[attr-defined]
+    worker = b.app.registry.services.worker
     async with asyncio.timeout(10):
         while worker.waiting == 0:
             await asyncio.sleep(0.001)
