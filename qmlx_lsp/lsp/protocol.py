@@ -130,7 +130,7 @@ class QmlxProtocol(LanguageServerProtocol):
         super()._handle_response(msg_id, result, error)
 
     def _handle_cancel_notification(self, msg_id: Any) -> None:
-        if msg_id in self._request_futures:
+        if _is_id(msg_id) and msg_id in self._request_futures:
             super()._handle_cancel_notification(msg_id)
 
     def cancel_requests(self) -> list[asyncio.Future[Any]]:
@@ -164,7 +164,7 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
         except ValueError:
             _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
             continue
-        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
+        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not _is_id(data.get("id", 0)):
             _answer_nobody(protocol, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
             continue
         try:
@@ -200,6 +200,11 @@ async def _content_length(reader: Reader, line: bytes) -> int | None:
                     raise _BrokenFrame
                 length = int(value)
         line = b""
+
+
+def _is_id(value: Any) -> bool:
+    """Whether the protocol allows ``value`` as an id (null: nobody's)."""
+    return value is None or (isinstance(value, (str, int)) and not isinstance(value, bool))
 
 
 def _answer_nobody(protocol: Any, code: types.ErrorCodes, message: str) -> None:
