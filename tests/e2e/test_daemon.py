@@ -16,10 +16,18 @@ import pytest
 from qmlx_lsp.daemon.socket import DaemonError, daemon_lock
 from tests.support.fake_editor import frame, initialize_params
 from tests.support.processes import Editor, Home, OldDaemon, alive, connect, home, json_line
+from tests.support.waiting import until
 
 REQUEST_FAILED = -32803
-SLOW = "import time; from qmlx_lsp.engine.scripted import ScriptedBackend as S; f = S._feed\n" \
-       "S._feed = lambda s, i, ids, kind: (f(s, i, ids, kind), kind == 'decode' and time.sleep(0.05))[0]\n"  # fmt: skip
+SLOW = """
+import time
+from qmlx_lsp.engine.scripted import ScriptedBackend
+feed = ScriptedBackend._feed
+def slowly(self, state, ids, kind):
+    feed(self, state, ids, kind)
+    time.sleep(0.05 if kind == "decode" else 0)
+ScriptedBackend._feed = slowly
+"""
 MAIN = "import sys; from qmlx_lsp.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
@@ -32,9 +40,7 @@ async def h() -> AsyncIterator[Home]:
 async def slow_daemon(h: Home) -> asyncio.subprocess.Process:
     """A daemon whose replies take their time: 50 ms a token."""
     process = await h.start("daemon", "run", program=("-c", SLOW + MAIN))
-    async with asyncio.timeout(20):
-        while not h.paths.socket.exists():
-            await asyncio.sleep(0.01)
+    await until(lambda: h.paths.socket.exists())
     return process
 
 
@@ -80,6 +86,7 @@ async def test_connectors_end_with_their_editor(h: Home) -> None:
     assert await exiting.ended() == 1
 
 
+@pytest.mark.slow
 async def test_connector_ends_when_nobody_reads(h: Home) -> None:
     reading, writing = os.pipe()
     process = await h.start("--stdio", stdout=writing)
@@ -103,9 +110,7 @@ async def test_connector_ends_with_its_parent_while_others_hold_the_pipes(h: Hom
                               "params": initialize_params("helix-25.01", h.project)}))  # fmt: skip
     await asyncio.wait_for(parent.stdout.readuntil(b"experimental"), 10)
     parent.kill()
-    async with asyncio.timeout(5):
-        while alive(pid):
-            await asyncio.sleep(0.02)
+    await until(lambda: not alive(pid), 5)
 
 
 @pytest.mark.slow
@@ -156,6 +161,7 @@ async def test_daemon_that_is_ending_is_waited_for(h: Home) -> None:
     assert await editor.leave() == 0
 
 
+@pytest.mark.slow
 async def test_daemon_of_another_version_is_replaced(h: Home) -> None:
     old = await h.start(program=("-c", OldDaemon.PROGRAM))
     assert await old.stdout.readline() == b"ready\n"
@@ -165,6 +171,7 @@ async def test_daemon_of_another_version_is_replaced(h: Home) -> None:
     assert await editor.leave() == 0
 
 
+@pytest.mark.slow
 async def test_strange_greetings_do_no_harm(h: Home) -> None:
     await h.run("daemon", "start")
     for greeting in (b"[]\n", b"nonsense\n", b"", b"{\n", b'{"op": "unknown"}\n', b"x" * (2 << 20) + b"\n"):
@@ -186,6 +193,7 @@ async def test_something_else_listens(h: Home) -> None:
 
     async def greet(line: bytes) -> None:
         link, _ = await asyncio.to_thread(server.accept)
+        await asyncio.to_thread(link.recv, 4096)
         link.sendall(line)
         link.close()
 
@@ -231,9 +239,7 @@ async def test_daemon_killed_while_it_answers(h: Home) -> None:
     await editor.request("qmlx/ask", {"text": "First", "maxTokens": 2})
     start = len(editor.messages)
     number = editor.begin("qmlx/ask", {"text": "Second"})
-    async with asyncio.timeout(20):
-        while len("".join(s["delta"] for s in editor.of("qmlx/stream", start))) < 4:
-            await asyncio.sleep(0.01)
+    await until(lambda: not (len("".join(s["delta"] for s in editor.of("qmlx/stream", start))) < 4))
     shown = "".join(s["delta"] for s in editor.of("qmlx/stream", start))
     daemon.kill()
     assert await editor.ended() == 1
@@ -286,6 +292,7 @@ async def test_idle_daemon_leaves_and_the_next_editor_finds_everything(h: Home) 
     assert await again.leave() == 0
 
 
+@pytest.mark.slow
 async def test_no_daemon_serves_in_one_process_and_keeps_stdout_for_the_protocol(h: Home) -> None:
     noisy = (
         "import os, subprocess, sys; from qmlx_lsp.engine.scripted import ScriptedBackend as S; f = S.prefill\n"
@@ -306,10 +313,9 @@ async def test_no_daemon_serves_in_one_process_and_keeps_stdout_for_the_protocol
 
 @pytest.mark.slow
 async def test_no_daemon_ends_with_whatever_stdin_is(h: Home) -> None:
-    with open(os.devnull, "rb") as nothing:
-        process = await h.start("--no-daemon", stdin=nothing)
-        assert await asyncio.wait_for(process.wait(), 10) == 0
-        assert await process.stderr.read() == b""
+    process = await h.start("--no-daemon", stdin=asyncio.subprocess.DEVNULL)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await process.stderr.read() == b""
     editor = Editor(await h.start("--no-daemon"))
     await editor.initialize(initialize_params("neovim-0.11", h.project))
     editor.notify("exit", None)

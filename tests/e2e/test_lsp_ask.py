@@ -124,9 +124,7 @@ async def test_question_streams_in_order_and_ends_once(tmp_path: Path) -> None:
     text = "Yes: 你好，世界 😋, " * 20
     async with bench(tmp_path, replies=[text]) as b:
         editor = await editor_of(b)
-        result = await editor.request(
-            "qmlx/ask", {"text": "Q", "workDoneToken": "work", "partialResultToken": 7}
-        )
+        result = await editor.request("qmlx/ask", {"text": "Q", "workDoneToken": "work", "partialResultToken": 7})
         assert set(result) == {"turnId", "text", "finish", "usage"}
         assert (result["text"], result["finish"]) == (text, "complete")
         stream = editor.of("qmlx/stream")
@@ -158,7 +156,8 @@ async def test_cancel_request_is_answered_once_and_after_the_log(tmp_path: Path)
         at_answer: list[Finish | None] = []
         take = editor._take
         editor._take = lambda m: (  # type: ignore[method-assign]
-            at_answer.append(b.entries()[-1].finish) if m.get("id") == number else None, take(m)
+            at_answer.append(b.entries()[-1].finish) if m.get("id") == number else None,
+            take(m),
         )[1]
         b.gate.open()
         assert (await editor.error(number))[0] == CANCELLED

@@ -74,8 +74,8 @@ async def test_broken_frame_ends_the_connection_alone(b: Bench, editor: InMemory
 
 async def test_unknown_methods(editor: InMemory) -> None:
     assert (await editor.refused("qmlx/nothing", {"a": 1}))[0] == METHOD_NOT_FOUND
-    assert (await editor.refused("textDocument/hover", {
-        "textDocument": {"uri": "file:///x"}, "position": {"line": 0, "character": 0}}))[0] == METHOD_NOT_FOUND  # fmt: skip
+    hover = {"textDocument": {"uri": "file:///x"}, "position": {"line": 0, "character": 0}}
+    assert (await editor.refused("textDocument/hover", hover))[0] == METHOD_NOT_FOUND
     editor.notify("qmlx/nothing", {"a": 1})
     editor.notify("$/setTrace", {"value": "off"})
     editor.notify("workspace/didChangeConfiguration", {"settings": None})
@@ -127,7 +127,11 @@ async def test_wrong_parameters_are_named_in_one_line(editor: InMemory, params: 
 
 
 async def test_wrong_parameters_of_the_others(editor: InMemory) -> None:
-    for params, said in (({"limit": -1}, "limit is -1"), ({"limit": "x"}, "limit is 'x'"), ({"root": 1}, "root is 1")):
+    for params, said in (
+        ({"limit": -1}, "limit is -1"),
+        ({"limit": "x"}, "limit is 'x'"),
+        ({"root": 1}, "root is 1"),
+    ):
         assert said in (await editor.refused("qmlx/conversation", params))[1]
 
 

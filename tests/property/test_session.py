@@ -113,5 +113,5 @@ async def programme(steps: list[tuple[Any, ...]], *, hybrid: bool) -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(STEPS, min_size=3, max_size=12), st.booleans())
-def test_log_and_state_stay_together(steps: list[tuple[Any, ...]], hybrid: bool) -> None:  # noqa: FBT001
+def test_log_and_state_stay_together(steps: list[tuple[Any, ...]], hybrid: bool) -> None:
     asyncio.run(programme(steps, hybrid=hybrid))

@@ -1,8 +1,8 @@
 """A small editor: speaks the protocol's frames, keeps every message, answers the server's requests.
 
-``FakeEditor`` knows bytes only; ``in_memory`` puts it in front of a real ``serve``, ``over_socket`` in front of a real
-daemon. At its end it asserts that every request got exactly one answer, that no answer came unasked, and that nothing
-a user would see (errors for nobody, messages on the screen) was left unread.
+``FakeEditor`` knows bytes only; ``InMemory`` puts it in front of a real ``serve``, ``processes.Editor`` on the pipes
+of a real connector. At its end it asserts that every request got exactly one answer, that no answer came unasked, and
+that nothing a user would see (errors for nobody, messages on the screen) was left unread.
 """
 
 from __future__ import annotations
@@ -94,14 +94,13 @@ class FakeEditor:
 
     async def until(self, found: Callable[[Message], bool], start: int = 0) -> Message:
         """The first message from number ``start`` on that is ``found``, awaited if need be, and read thereby."""
-        at = start
         async with asyncio.timeout(WAIT_S):
             while True:
-                for at in range(at, len(self.messages)):
+                for at in range(start, len(self.messages)):
                     if found(self.messages[at]):
                         self._read.add(at)
                         return self.messages[at]
-                at = len(self.messages)
+                start = len(self.messages)
                 self._news.clear()
                 await self._news.wait()
 

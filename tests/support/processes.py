@@ -19,6 +19,7 @@ from qmlx_lsp import paths
 from qmlx_lsp.daemon.socket import ask_daemon, running
 from qmlx_lsp.paths import Paths
 from tests.support.fake_editor import FakeEditor, initialize_params
+from tests.support.waiting import until
 
 WORKTREE = Path(paths.__file__).parents[1]
 WAIT_S = 20.0
@@ -69,9 +70,7 @@ class Home:
 
     async def gone(self, pid: int) -> None:
         """Until the daemon ``pid`` has ended and its lock is free."""
-        async with asyncio.timeout(WAIT_S):
-            while alive(pid) or running(self.paths):
-                await asyncio.sleep(0.01)
+        await until(lambda: not (alive(pid) or running(self.paths)))
 
     async def clean(self) -> None:
         for process in self.started:
@@ -140,6 +139,7 @@ import json, socket, sys
 from pathlib import Path
 from qmlx_lsp.daemon.socket import daemon_lock
 from qmlx_lsp.paths import find
+from tests.support.waiting import until
 where = find(); where.prepare(); lock = daemon_lock(where)
 server = socket.socket(socket.AF_UNIX); server.bind(str(where.socket)); server.listen()
 print("ready", flush=True)

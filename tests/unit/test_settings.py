@@ -19,7 +19,9 @@ def write(folder: Path, text: str) -> Path:
 
 
 def keys() -> list[tuple[str, str]]:
-    return [(section.name, key.name) for section in fields(Settings) for key in fields(getattr(Settings(), section.name))]
+    return [
+        (section.name, key.name) for section in fields(Settings) for key in fields(getattr(Settings(), section.name))
+    ]
 
 
 def test_missing_file_gives_the_defaults(tmp_path: Path) -> None:

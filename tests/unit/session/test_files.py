@@ -187,8 +187,9 @@ async def test_files_that_are_not_shown(b: Bench) -> None:
     assert "untitled:Untitled-1 is not a file on disk" in message
     editor.open(b.project / ".env", "TOKEN=canary")
     editor.open(outside, "canary")
-    editor.notify("textDocument/didOpen", {"textDocument": {
-        "uri": f"{b.project.as_uri()}/../outside.py", "languageId": "python", "version": 1, "text": "canary"}})  # fmt: skip
+    elsewhere = f"{b.project.as_uri()}/../outside.py"
+    document = {"uri": elsewhere, "languageId": "python", "version": 1, "text": "canary"}
+    editor.notify("textDocument/didOpen", {"textDocument": document})
     await editor.request("qmlx/ask", {"text": "Q"})
     assert "canary" not in "".join(entry.text for entry in b.entries())
     assert await editor.leave()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,6 +16,7 @@ from qmlx_lsp.state import StateCopy
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, quick, text_of
 from tests.support.faulty_files import FaultyFiles
+from tests.support.waiting import until
 
 HEADER_TOKENS = 1 + 1 + 1 + len("assistant\n")
 NEXT_TOKENS = len("\n") + 1 + len("user\n")
@@ -175,9 +176,7 @@ async def test_slow_disk_goes_on_behind_the_answers_and_saves_what_was_copied(tm
         b.app._store_thread.submit(disk.wait, 20)
         assert (await b.ask("B" * 150)).usage.written_bytes == 0
         last, _ = b.begin("C" * 300)  # does not fit behind the others: a new epoch, which has to ask the store
-        async with asyncio.timeout(10):
-            while session.conversation.epoch == 0:
-                await asyncio.sleep(0.001)
+        await until(lambda: session.conversation.epoch)
         disk.set()
         await last
         assert b.notices == []
@@ -211,6 +210,17 @@ async def test_drop_and_restore_beside_a_state_that_is_further_on(tmp_path: Path
         await b.check()
 
 
+def _refusing(write: Callable[..., object], full: list[bool]) -> Callable[..., object]:
+    """``write``, refused while ``full`` is not empty."""
+
+    def guarded(*args: object) -> object:
+        if full:
+            raise StoreError("the disk is full")
+        return write(*args)
+
+    return guarded
+
+
 async def test_log_that_cannot_be_written_fails_the_question_and_is_made_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,13 +230,7 @@ async def test_log_that_cannot_be_written_fails_the_question_and_is_made_good(
         async with bench(tmp_path / write, replies=["one", "two", "three"]) as b:
             await b.ask("A")
             full = [True]
-
-            def guarded(*args: object, full: list[bool] = full, real: Any = getattr(b.app._log, write)) -> object:
-                if full:
-                    raise StoreError("the disk is full")
-                return real(*args)
-
-            monkeypatch.setattr(b.app._log, write, guarded)
+            monkeypatch.setattr(b.app._log, write, _refusing(getattr(b.app._log, write), full))
             with pytest.raises(StoreError, match="the disk is full"):
                 await b.ask("B")
             with pytest.raises(StoreError):
@@ -279,9 +283,7 @@ async def test_reply_cut_off_by_a_crash_is_recovered_as_cancelled(tmp_path: Path
         b.gate.hold("decode", 6)
         task, _ = b.begin("Q")
         await b.gate.reached()
-        async with asyncio.timeout(10):
-            while not b.entries()[-1].text:
-                await asyncio.sleep(0.005)
+        await until(lambda: b.entries()[-1].text)
         late = Bench(tmp_path, settings)
         try:
             assert late.entries()[-1].finish is Finish.CANCELLED
@@ -307,5 +309,3 @@ async def test_stop_records_what_runs(tmp_path: Path) -> None:
         await stopping
         assert (await task).finish is Finish.CANCELLED
         assert text_of(b.ids()).endswith("abcd")
-
-

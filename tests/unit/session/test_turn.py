@@ -12,6 +12,7 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick, text_of
+from tests.support.waiting import until
 
 SYSTEM = f"<|im_start|>system\n{SYSTEM_TEXT}<|im_end|>\n<|im_start|>user\n"
 HEADER = "<|im_end|>\n<|im_start|>assistant\n"
@@ -129,8 +130,7 @@ async def test_other_question_after_a_withdrawn_one_says_so(tmp_path: Path) -> N
         await b.cancelled("First", "prefill")
         await b.ask("Second")
         assert text_of(b.ids()).endswith(
-            "First\n\n(The question above was withdrawn before it was answered.)\n"
-            f"Second{HEADER}x<|im_end|>"
+            f"First\n\n(The question above was withdrawn before it was answered.)\nSecond{HEADER}x<|im_end|>"
         )
 
 
@@ -261,6 +261,4 @@ async def test_conversations_are_apart_and_answers_do_not_wait_for_each_others_t
 async def waiting(b: Bench) -> None:
     """Until a call waits behind the running one."""
     worker = b.app.registry.services.worker
-    async with asyncio.timeout(10):
-        while worker.waiting == 0:
-            await asyncio.sleep(0.001)
+    await until(lambda: worker.waiting)
