@@ -87,11 +87,13 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
 
 
 async def test_model_that_cannot_be_loaded_is_one_line_and_the_next_question_tries_again(tmp_path: Path) -> None:
-    SlowBackend.go.set()
+    SlowBackend.go.clear()
     SlowBackend.failures = 1
     async with bench(tmp_path, make=SlowBackend) as b:
         editor = await editor_of(b)
         number = editor.begin("qmlx/ask", {"text": "Q"})
+        assert (await editor.request("qmlx/status"))["queue"]["running"] == 1
+        SlowBackend.go.set()
         assert await editor.error(number) == (REQUEST_FAILED, "There is no model 'scripted': check model.name.")
         await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus" and m["params"]["kind"] == "Error")
         assert (await editor.request("qmlx/ask", {"text": "Q"}))["finish"] == "complete"

@@ -90,40 +90,42 @@ async def test_nested_keys_that_are_no_names(editor: InMemory) -> None:
     assert (await editor.request("qmlx/ask", params))["finish"] == "complete"
 
 
-@pytest.mark.parametrize(
-    ("params", "said"),
-    [
-        ({"text": 5}, "text is 5, but must be a text."),
-        ({"text": ""}, "The question is empty"),
-        ({"text": " \n\t"}, "The question is empty"),
-        ({}, "The question is empty"),
-        (None, "The question is empty"),
-        ([1], "The parameters of qmlx/ask must be an object."),
-        ({"text": "Q", "maxTokens": "9"}, "maxTokens is '9', but must be a whole number."),
-        ({"text": "Q", "maxTokens": True}, "maxTokens is True, but must be a whole number."),
-        ({"text": "Q", "maxTokens": 0}, "maxTokens is 0, but must be 1 or more."),
-        ({"text": "Q", "maxTokens": 1.5}, "maxTokens is 1.5, but must be a whole number."),
-        ({"text": "Q", "root": 5}, "root is 5, but must be a text."),
-        ({"text": "Q", "root": "relative"}, "root relative is not a folder"),
-        ({"text": "Q", "root": "/no/such/folder"}, "root /no/such/folder is not a folder"),
-        ({"text": "Q", "textDocument": "x"}, "textDocument must be an object."),
-        ({"text": "Q", "textDocument": {"uri": 3}}, "textDocument.uri is 3, but must be a text."),
-        ({"text": "Q", "textDocument": {}}, "textDocument.uri is missing"),
-        ({"text": "Q", "textDocument": {"uri": "git:/x"}}, "git:/x is not a file on disk"),
-        ({"text": "Q", "range": {"start": 1}}, "range must be {start: {line, character}"),
-        ({"text": "Q", "range": {"start": {"line": "1", "character": 0}, "end": {"line": 1, "character": 0}}},
-         "range must be {start: {line, character}"),
-        ({"text": "Q", "workDoneToken": {}}, "workDoneToken is {}, but must be a text or a whole number."),
-        ({"text": "Q", "partialResultToken": [1]}, "partialResultToken is [1], but must be"),
-        ({"text": "Q", "root": {"x": "y" * 10_000}}, "root is {'x': 'yyy"),
-        ({"text": "y" * 300_000}, "more than 256 KiB"),
-    ],
-)  # fmt: skip
-async def test_wrong_parameters_are_named_in_one_line(editor: InMemory, params: Any, said: str) -> None:
-    code, message = await editor.refused("qmlx/ask", params)
-    assert code == REQUEST_FAILED
-    assert said in message
-    assert len(message) < 400
+WRONG: list[tuple[Any, str]] = [
+    ({"text": 5}, "text is 5, but must be a text."),
+    ({"text": ""}, "The question is empty"),
+    ({"text": " \n\t"}, "The question is empty"),
+    ({}, "The question is empty"),
+    (None, "The question is empty"),
+    ([1], "The parameters of qmlx/ask must be an object."),
+    ({"text": "Q", "maxTokens": "9"}, "maxTokens is '9', but must be a whole number."),
+    ({"text": "Q", "maxTokens": True}, "maxTokens is True, but must be a whole number."),
+    ({"text": "Q", "maxTokens": 0}, "maxTokens is 0, but must be 1 or more."),
+    ({"text": "Q", "maxTokens": 1.5}, "maxTokens is 1.5, but must be a whole number."),
+    ({"text": "Q", "root": 5}, "root is 5, but must be a text."),
+    ({"text": "Q", "root": "relative"}, "root relative is not a folder"),
+    ({"text": "Q", "root": "/no/such/folder"}, "root /no/such/folder is not a folder"),
+    ({"text": "Q", "textDocument": "x"}, "textDocument must be an object."),
+    ({"text": "Q", "textDocument": {"uri": 3}}, "textDocument.uri is 3, but must be a text."),
+    ({"text": "Q", "textDocument": {}}, "textDocument.uri is missing"),
+    ({"text": "Q", "textDocument": {"uri": "git:/x"}}, "git:/x is not a file on disk"),
+    ({"text": "Q", "range": {"start": 1}}, "range must be {start: {line, character}"),
+    (
+        {"text": "Q", "range": {"start": {"line": "1", "character": 0}, "end": {"line": 1, "character": 0}}},
+        "range must be {start: {line, character}",
+    ),
+    ({"text": "Q", "workDoneToken": {}}, "workDoneToken is {}, but must be a text or a whole number."),
+    ({"text": "Q", "partialResultToken": [1]}, "partialResultToken is [1], but must be"),
+    ({"text": "Q", "root": {"x": "y" * 10_000}}, "root is {'x': 'yyy"),
+    ({"text": "y" * 300_000}, "more than 256 KiB"),
+]
+
+
+async def test_wrong_parameters_are_named_in_one_line(editor: InMemory) -> None:
+    for params, said in WRONG:
+        code, message = await editor.refused("qmlx/ask", params)
+        assert code == REQUEST_FAILED
+        assert said in message
+        assert len(message) < 400
 
 
 async def test_wrong_parameters_of_the_others(editor: InMemory) -> None:
