@@ -8,35 +8,47 @@ later, on the engine thread. Stop: running turns are cancelled and recorded, the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from qmlx_lsp.daemon.connector import take_stdout
-from qmlx_lsp.daemon.listener import Listener
+from qmlx_lsp.daemon.listener import STREAM_LIMIT_BYTES, Listener
 from qmlx_lsp.daemon.socket import daemon_lock
 from qmlx_lsp.engine.backend import Backend
 from qmlx_lsp.engine.worker import Worker
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.lsp.server import serve, warm_up
 from qmlx_lsp.paths import Paths
+from qmlx_lsp.session.checkpoint import TROUBLE
 from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
 from qmlx_lsp.session.session import Services
 from qmlx_lsp.settings import GIB, Settings
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
+from qmlx_lsp.storage.files import FileSystem
 
 logger = logging.getLogger(__name__)
 
+STDIN_BLOCK_BYTES = 1 << 16
+
 
 class App:
-    """Everything of one daemon, built and torn down in order."""
+    """Everything of one daemon, built and torn down in order. ``files`` is the file system of the checkpoints."""
 
-    def __init__(self, paths: Paths, settings: Settings, make_backend: Callable[[], Backend] | None = None) -> None:
+    def __init__(
+        self,
+        paths: Paths,
+        settings: Settings,
+        make_backend: Callable[[], Backend] | None = None,
+        files: FileSystem | None = None,
+    ) -> None:
         self.paths = paths
         self.settings = settings
         self._log_thread = ThreadPoolExecutor(1, "qmlx-log")
@@ -45,7 +57,7 @@ class App:
         recovered = self._log.recover()
         if recovered:
             logger.info("closed %d replies that were cut off", recovered)
-        problem, self._store = _open_store(paths, settings)
+        problem, self._store = _open_store(paths, settings, files)
         self._worker = Worker(make_backend or backend_factory(paths, settings), queue_max=settings.engine.queue_max)
         self.registry = Registry(
             Services(
@@ -55,10 +67,10 @@ class App:
             Loader(self._worker, settings.model.name, thinking=settings.model.thinking),
         )  # fmt: skip
         if problem:
-            self.registry.notice(problem)
+            self.registry.notice(TROUBLE, problem)
 
-    def _notice(self, text: str) -> None:
-        self.registry.notice(text)
+    def _notice(self, about: str, text: str | None) -> None:
+        self.registry.notice(about, text)
 
     async def stop(self) -> None:
         """See the module's docstring."""
@@ -75,11 +87,12 @@ class App:
         self._log.close()
 
 
-def _open_store(paths: Paths, settings: Settings) -> tuple[str, CheckpointStore | None]:
+def _open_store(paths: Paths, settings: Settings, files: FileSystem | None) -> tuple[str, CheckpointStore | None]:
     """The store, or why there is none: without it everything works, only slower after a restart."""
     try:
         store = CheckpointStore(
             paths.checkpoints,
+            files=files,
             quota_bytes=int(settings.store.quota_gib * GIB),
             free_floor_bytes=int(settings.store.free_floor_gib * GIB),
             clock=time.time,
@@ -127,32 +140,55 @@ async def run_daemon(paths: Paths, settings: Settings) -> None:
         os.close(lock)
 
 
-async def run_stdio(paths: Paths, settings: Settings) -> int:
-    """Serve one editor over stdio in this process (``--no-daemon``); returns the exit code."""
+async def run_stdio(paths: Paths, settings: Settings, out: int) -> int:
+    """Serve one editor over stdio in this process (``--no-daemon``), whose answers go to ``out``; returns the exit
+    code."""
     lock = daemon_lock(paths)
-    out = take_stdout()
     app = App(paths, settings)
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=1 << 20)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    reader = asyncio.StreamReader(limit=STREAM_LIMIT_BYTES)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    threading.Thread(target=_read_stdin, args=(loop, reader), name="qmlx-stdin", daemon=True).start()
+    serving = asyncio.ensure_future(serve(app.registry, reader, _FdWriter(out, stop.set), lambda: 1))
+    stopping = asyncio.ensure_future(stop.wait())
     try:
-        orderly = await serve(app.registry, reader, _FdWriter(out), lambda: 1)
-        return 0 if orderly or reader.at_eof() else 1
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            return 0 if serving.result() else 1
+        serving.cancel()
+        await asyncio.wait({serving})
+        return 1
     finally:
+        stopping.cancel()
         await app.stop()
         os.close(lock)
 
 
-class _FdWriter:
-    """Blocking writes to the editor's pipe; for ``--no-daemon`` only, where there is one client."""
+def _read_stdin(loop: asyncio.AbstractEventLoop, reader: asyncio.StreamReader) -> None:
+    """Feed the reader from a thread: stdin may be a file or /dev/null, which no event loop can wait for."""
+    with contextlib.suppress(RuntimeError):  # the loop has been closed
+        while data := os.read(0, STDIN_BLOCK_BYTES):
+            loop.call_soon_threadsafe(reader.feed_data, data)
+        loop.call_soon_threadsafe(reader.feed_eof)
 
-    def __init__(self, out: int) -> None:
+
+class _FdWriter:
+    """Blocking writes to the editor's pipe; for ``--no-daemon`` only, where there is one client. ``broken`` is called
+    when nobody reads any more; nothing is said about it, for nobody would hear."""
+
+    def __init__(self, out: int, broken: Callable[[], None]) -> None:
         self._out = out
+        self._broken = broken
 
     def write(self, data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(self._out, view) :]
+        try:
+            while view:
+                view = view[os.write(self._out, view) :]
+        except OSError:
+            self._broken()
 
     def close(self) -> None:
         return None

@@ -75,8 +75,18 @@ class Paths:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             except OSError as error:
                 raise PathError(_unusable(folder, error.strerror or str(error))) from error
+            if folder == self.runtime and folder.stat().st_mode & 0o077:
+                _make_private(folder)
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise PathError(_unusable(folder, "it is not writable"))
+
+
+def _make_private(folder: Path) -> None:
+    """The socket's folder is ours alone, also where it was there before."""
+    try:
+        folder.chmod(0o700)
+    except OSError as error:
+        raise PathError(_unusable(folder, "others can write to it")) from error
 
 
 def check_socket_path(path: Path) -> None:
@@ -105,6 +115,11 @@ def find() -> Paths:
         runtime=_runtime(os.environ.get("XDG_RUNTIME_DIR"), here.user_cache_path),
         log=here.user_log_path,
     )
+
+
+def project(given: str) -> Path:
+    """A project's folder by its one name: absolute, without ``..``; what an editor calls it."""
+    return Path(os.path.normpath(Path(given).absolute()))
 
 
 def _runtime(system: str | None, cache: Path) -> Path:

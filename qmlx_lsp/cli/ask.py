@@ -27,7 +27,7 @@ def add(verbs: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    root = Path(given.root).absolute()
+    root = paths.project(given.root)
     if not root.is_dir():
         raise QuestionError(f"{root} is no folder: give the project's folder with --root.")
     question = sys.stdin.read() if given.question == "-" else given.question

@@ -5,10 +5,13 @@ Blocking and single-threaded: a request is sent, and messages are handled until 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +44,7 @@ class Client:
         self._close = close
         self.on_notify = on_notify
         self._number = 0
+        self._interrupted = self._sending = False
 
     @classmethod
     def over_socket(cls, link: socket.socket, on_notify: Notify) -> Client:
@@ -61,31 +65,47 @@ class Client:
         return result
 
     def request(self, method: str, params: Any) -> Any:
-        """Send and wait for the answer. Ctrl-C cancels the request and waits for its (cancelled) answer.
+        """Send and wait for the answer. Ctrl-C cancels the request and waits for its (cancelled) answer; a second
+        one does not wait.
 
         Raises:
             RequestError: the daemon answered with an error.
             DaemonError: the connection was lost.
-            KeyboardInterrupt: after the cancelled answer has arrived.
+            KeyboardInterrupt: after the answer to the cancelled request has arrived.
         """
         self._number += 1
         number = self._number
-        self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-        interrupted = False
-        while True:
-            try:
+        self._interrupted = False
+        with self._cancelled_by_ctrl_c():
+            self._send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            while True:
                 message = self._receive()
-            except KeyboardInterrupt:
-                if interrupted:
-                    raise
-                interrupted = True
+                if message.get("id") == number and "method" not in message:
+                    break
+                self._handle(message)
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return _result(message)
+
+    @contextlib.contextmanager
+    def _cancelled_by_ctrl_c(self) -> Iterator[None]:
+        """An exception in the middle of a read would lose what was read of a message, so Ctrl-C raises none."""
+
+        def interrupt(_number: int, _frame: object) -> None:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            self._interrupted = True
+            if not self._sending:  # else whoever sends does it behind that message
                 self.cancel()
-                continue
-            if message.get("id") == number and "method" not in message:
-                if interrupted:
-                    raise KeyboardInterrupt
-                return _result(message)
-            self._handle(message)
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def cancel(self) -> None:
         """Ask for the running request to be cancelled; for use in ``on_notify``."""
@@ -113,10 +133,16 @@ class Client:
 
     def _send(self, message: dict[str, Any]) -> None:
         body = json.dumps(message).encode()
+        interrupted = self._interrupted
+        self._sending = True
         try:
             self._send_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
         except OSError as error:
             raise DaemonError(f"The connection to the daemon was lost ({error}); see its log.") from error
+        finally:
+            self._sending = False
+        if self._interrupted and not interrupted:
+            self.cancel()
 
     def _receive(self) -> dict[str, Any]:
         length = 0

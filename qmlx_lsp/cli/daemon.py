@@ -11,8 +11,9 @@ from typing import Any
 from qmlx_lsp import paths
 from qmlx_lsp.cli import status as status_verb
 from qmlx_lsp.cli.output import json_lines
+from qmlx_lsp.daemon.connector import refuse, take_stdout
 from qmlx_lsp.daemon.socket import ask_daemon, connect_or_start, running, stop
-from qmlx_lsp.errors import DaemonError
+from qmlx_lsp.errors import DaemonError, QmlxError
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.settings import load
 
@@ -90,7 +91,11 @@ def serve_stdio(where: Paths) -> int:
     """``--no-daemon``."""
     from qmlx_lsp.app import configure_logging, run_stdio
 
-    where.prepare()
-    settings = load(where.config_file)
+    out = take_stdout()
     configure_logging("WARNING")
-    return asyncio.run(run_stdio(where, settings))
+    try:
+        where.prepare()
+        return asyncio.run(run_stdio(where, load(where.config_file), out))
+    except QmlxError as error:
+        refuse(str(error), out)
+        raise

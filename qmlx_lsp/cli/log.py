@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import paths
@@ -27,7 +26,9 @@ def add(verbs: Any) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    root = Path(given.root).absolute()
+    root = paths.project(given.root)
+    if given.limit is not None and given.limit < 0:
+        raise QuestionError(f"--limit is {given.limit}, but must be 0 or more.")
     where = paths.find()
     if not where.conversations.exists():
         raise QuestionError(f"There is no conversation yet ({where.conversations}): ask something first.")

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"qmlx-lsp {__version__}")
         return 0
     try:
-        if not given or given[0] in ("--stdio", "--no-daemon"):
+        if not given or (given[0].startswith("--") and not {"--stdio", "--no-daemon"}.isdisjoint(given)):
             return _language_server(given)
         return _verb(given)
     except QmlxError as error:

@@ -33,7 +33,9 @@ def show(status: dict[str, Any]) -> None:
     print(f"daemon   pid {status['pid']}, version {status['version']}, {status['clients']} editors")
     print(f"model    {model['name']}: {model['state']}{percent}", end="")
     print(f" ({model['message']})" if model["state"] in ("loading", "failed") else "")
-    if store is not None:
+    if store is not None and "error" in store:
+        print(f"store    {store['error']}")
+    elif store is not None:
         print(
             f"store    {size(store['bytes'])} of {size(store['quota_bytes'])} in {store['segments']} segments and "
             f"{store['snapshots']} snapshots"

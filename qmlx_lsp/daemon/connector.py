@@ -23,6 +23,7 @@ BLOCK_BYTES = 1 << 16
 PARENT_POLL_S = 1.0
 REQUEST_FAILED = -32803
 _SHUTDOWN = re.compile(rb'"method"\s*:\s*"shutdown"')
+_EXIT = re.compile(rb'"method"\s*:\s*"exit"')
 _OVERLAP_BYTES = 64  # long enough for the pattern to be cut by two reads
 
 
@@ -35,7 +36,11 @@ def take_stdout() -> int:
 
 
 def run(paths: Paths) -> int:
-    """Relay until one side ends; returns the exit code (0 after an orderly end, 1 otherwise, 2 for an error)."""
+    """Relay until one side ends; returns the exit code (0 after an orderly end, 1 otherwise, 2 for an error).
+
+    An orderly end is ``shutdown``, or the end of the editor's bytes without an ``exit`` of its own accord.
+    """
+    parent = os.getppid()
     out = take_stdout()
     try:
         link = _connect(paths)
@@ -43,7 +48,7 @@ def run(paths: Paths) -> int:
         print(f"qmlx-lsp: {error}", file=sys.stderr)
         refuse(str(error), out)
         return 2
-    return _Relay(link, out).run()
+    return _Relay(link, out, parent).run()
 
 
 def _connect(paths: Paths) -> socket.socket:
@@ -62,10 +67,11 @@ def _connect(paths: Paths) -> socket.socket:
 
 
 class _Relay:
-    def __init__(self, link: socket.socket, out: int) -> None:
+    def __init__(self, link: socket.socket, out: int, parent: int) -> None:
         self._link = link
         self._out = out
-        self._orderly = False
+        self._parent = parent
+        self._shutdown = self._exit = self._ended = False
 
     def run(self) -> int:
         threading.Thread(target=self._upwards, daemon=True).start()
@@ -77,19 +83,19 @@ class _Relay:
                 data = b""
             if not data or not _write_all(self._out, data):
                 self._close()
-                return 0 if self._orderly else 1
+                return 0 if self._shutdown or (self._ended and not self._exit) else 1
 
     def _upwards(self) -> None:
-        """The editor's bytes to the daemon; the end of them is an orderly end."""
+        """The editor's bytes to the daemon."""
         recent = b""
         while True:
             data = os.read(0, BLOCK_BYTES)
             if not data:
-                self._orderly = True
+                self._ended = True
                 break
             recent = recent[-_OVERLAP_BYTES:] + data
-            if _SHUTDOWN.search(recent):
-                self._orderly = True
+            self._shutdown = self._shutdown or _SHUTDOWN.search(recent) is not None
+            self._exit = self._exit or _EXIT.search(recent) is not None
             recent = recent[-_OVERLAP_BYTES:]
             try:
                 self._link.sendall(data)
@@ -101,9 +107,8 @@ class _Relay:
             return
 
     def _watch_parent(self) -> None:
-        parent = os.getppid()
         waiting = threading.Event()
-        while os.getppid() == parent:
+        while os.getppid() == self._parent:
             waiting.wait(PARENT_POLL_S)
         self._close()
 

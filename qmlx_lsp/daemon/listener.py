@@ -106,6 +106,8 @@ class Listener:
                 await self._greet(reader, writer)
         except (ConnectionError, TimeoutError):
             logger.debug("a connection went away")
+        except ValueError:
+            logger.debug("a connection did not greet us")
         finally:
             self._connections.discard(task)
             writer.close()
@@ -115,9 +117,8 @@ class Listener:
         if not line.startswith(b"{"):  # plain LSP from the first byte on
             await self._serve_client(reader, writer, line)
             return
-        try:
-            greeting = json.loads(line)
-        except ValueError:
+        greeting = json.loads(line)
+        if not isinstance(greeting, dict):
             return
         op = greeting.get("op")
         answer: dict[str, Any] = {"ok": True, "version": __version__, "pid": os.getpid()}

@@ -23,12 +23,13 @@ from typing import Any
 
 from qmlx_lsp import __version__
 from qmlx_lsp.errors import DaemonError
-from qmlx_lsp.paths import Paths
+from qmlx_lsp.paths import Paths, check_socket_path
 
 CONNECT_S = 5.0
 START_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.02
+LOCK_S = 0.3  # whoever looks whether a daemon runs holds its lock for a moment
 GREETING_BYTES_MAX = 4096
 
 
@@ -37,13 +38,15 @@ def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | Non
 
     Raises:
         DaemonError: something listens that is no daemon of ours.
+        PathError: no socket can have this path.
     """
+    check_socket_path(paths.socket)
     link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         link.settimeout(CONNECT_S)
         link.connect(str(paths.socket))
         link.sendall(json.dumps({"op": op, "version": __version__}).encode() + b"\n")
-        greeting = json.loads(_read_line(link))
+        greeting = _read_greeting(link)
         link.settimeout(None)
     except (FileNotFoundError, ConnectionError):
         link.close()
@@ -56,7 +59,7 @@ def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | Non
     return link, greeting
 
 
-def _read_line(link: socket.socket) -> bytes:
+def _read_greeting(link: socket.socket) -> dict[str, Any]:
     """One line, byte by byte: what follows it belongs to the protocol."""
     line = bytearray()
     while not line.endswith(b"\n"):
@@ -66,7 +69,10 @@ def _read_line(link: socket.socket) -> bytes:
         line += byte
         if len(line) > GREETING_BYTES_MAX:
             raise ValueError("the greeting is too long")
-    return bytes(line)
+    greeting: dict[str, Any] = json.loads(line)
+    if isinstance(greeting, dict):
+        return greeting
+    raise ValueError("the greeting is no object")
 
 
 def connect_or_start(paths: Paths) -> socket.socket:
@@ -97,6 +103,8 @@ def connect_or_start(paths: Paths) -> socket.socket:
 
 def _start(paths: Paths) -> tuple[socket.socket, dict[str, Any]]:
     """Start a daemon and connect to it; the caller holds the start lock."""
+    if found := _wait_for_another(paths):
+        return found
     paths.log.mkdir(parents=True, exist_ok=True, mode=0o700)
     with paths.log_file.open("ab") as log:
         begin = log.tell()
@@ -115,6 +123,16 @@ def _start(paths: Paths) -> tuple[socket.socket, dict[str, Any]]:
         time.sleep(POLL_S)
     process.kill()
     raise DaemonError(f"The daemon did not listen within {START_S:.0f} s; see {paths.log_file}.")
+
+
+def _wait_for_another(paths: Paths) -> tuple[socket.socket, dict[str, Any]] | None:
+    """A daemon that holds the lock and does not listen is about to listen, or about to end: wait for either."""
+    deadline = time.monotonic() + STOP_S
+    while running(paths) and time.monotonic() < deadline:
+        if found := connect(paths, "lsp"):
+            return found
+        time.sleep(POLL_S)
+    return None
 
 
 def _last_words(log_file: Path, begin: int) -> str:
@@ -157,12 +175,17 @@ def running(paths: Paths) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
+        return not _try_lock(handle)
     finally:
         os.close(handle)
-    return False
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def daemon_lock(paths: Paths) -> int:
@@ -172,15 +195,16 @@ def daemon_lock(paths: Paths) -> int:
         DaemonError: another daemon holds it.
     """
     handle = os.open(paths.lock, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    deadline = time.monotonic() + LOCK_S
+    while not _try_lock(handle) and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+    if not _try_lock(handle):
         pid = os.pread(handle, 32, 0).decode(errors="replace").strip() or "unknown"
         os.close(handle)
         raise DaemonError(
             f"A daemon is running already (pid {pid}, {paths.socket}): "
             "use it, or stop it with `qmlx-lsp daemon stop`."
-        ) from None
+        )
     os.ftruncate(handle, 0)
     os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
     return handle
@@ -192,14 +216,10 @@ def start_lock(paths: Paths) -> Iterator[None]:
     handle = os.open(paths.runtime / "start.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         deadline = time.monotonic() + START_S
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise DaemonError("Another process has been starting the daemon for a minute.") from None
-                time.sleep(POLL_S)
+        while not _try_lock(handle):
+            if time.monotonic() > deadline:
+                raise DaemonError("Another process has been starting the daemon for a minute: try again.")
+            time.sleep(POLL_S)
         yield
     finally:
         os.close(handle)

@@ -33,6 +33,7 @@ class Connection:
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
         self.process_id: int | None = None
+        self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, str | int | None] = {}
         self._turns: set[asyncio.Task[Any]] = set()
@@ -82,6 +83,8 @@ class Connection:
 
     async def close(self) -> None:
         """See the module's invariant."""
+        if self.stop_notices is not None:
+            self.stop_notices()
         running = self.protocol.cancel_requests()
         for task in tuple(self.background):
             task.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,14 +44,14 @@ def roots_from(params: types.InitializeParams) -> list[Path]:
     if not folders and params.root_uri:
         folders = [folder_path(params.root_uri)]
     if not folders and params.root_path:
-        folders = [Path(params.root_path)]
+        folders = [folder_path(params.root_path)]
     return [folder for folder in folders if folder is not None]
 
 
 def folder_path(uri: str) -> Path | None:
-    """The folder of a file URI (or a plain path), None for another scheme."""
+    """The folder of a file URI (or a plain absolute path) by its one name, None for another scheme."""
     path = uri if uri.startswith("/") else uri_to_path(uri)
-    return None if path is None else Path(path)
+    return None if path is None or "\0" in path else Path(os.path.normpath(path))
 
 
 def file_path(uri: str) -> str:
@@ -62,7 +63,7 @@ def file_path(uri: str) -> str:
     path = uri_to_path(uri)
     if path is None:
         raise QuestionError(f"{uri} is not a file on disk: save it first, or ask without it.")
-    return path
+    return os.path.normpath(path)
 
 
 def lines_from(span: Any) -> tuple[int, int] | None:
@@ -74,9 +75,12 @@ def lines_from(span: Any) -> tuple[int, int] | None:
     if span is None:
         return None
     try:
-        start, end = (int(span[part]["line"]) for part in ("start", "end"))
-        empty = span["start"] == span["end"]
-        last = end if int(span["end"]["character"]) > 0 or end == start else end - 1
-    except (KeyError, TypeError, ValueError):
-        raise QuestionError("range must be {start: {line, character}, end: {line, character}}.") from None
-    return None if empty else (min(start, last) + 1, max(start, last) + 1)
+        places = [(span[part]["line"], span[part]["character"]) for part in ("start", "end")]
+    except (KeyError, TypeError):
+        places = []
+    if not places or any(type(number) is not int or number < 0 for place in places for number in place):
+        raise QuestionError("range must be {start: {line, character}, end: {line, character}}.")
+    (start, first), (end, last) = sorted(places)
+    if (start, first) == (end, last):
+        return None
+    return start + 1, (end if last == 0 and end > start else end + 1)

@@ -11,8 +11,8 @@ import uuid
 from typing import Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException
 
-from qmlx_lsp.errors import QmlxError
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import choose_encoding, folder_path, roots_from
 from qmlx_lsp.lsp.methods import DID_CHANGE_STATUS, EXPERIMENTAL
@@ -38,7 +38,9 @@ def complete(connection: Connection, capabilities: types.ServerCapabilities) -> 
 
 
 def initialized(connection: Connection) -> None:
-    """Begin to load the model, unless it is there, and show how far it is."""
+    """Say what is amiss; begin to load the model, unless it is there, and show how far it is."""
+    if connection.stop_notices is None:
+        connection.stop_notices = connection.registry.listen_notices(lambda text: notice(connection, text))
     loader = connection.registry.loader
     if loader.loaded is None:
         loader.start()
@@ -85,7 +87,7 @@ async def _create_progress(connection: Connection) -> str | None:
     )
     try:
         await asyncio.wait_for(request, CREATE_PROGRESS_S)
-    except (TimeoutError, QmlxError):
+    except (TimeoutError, JsonRpcException):  # no answer, or an error as the answer
         return None
     return token
 

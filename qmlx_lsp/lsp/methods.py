@@ -5,6 +5,7 @@ The names are fixed: editors' packages and scripts rely on them (DESIGN 11).
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -36,11 +37,13 @@ class AskParams:
 
 def ask_params(params: Any) -> AskParams:
     """Check and unpack. Raises QuestionError naming the field."""
-    given = _mapping(params, ASK)
+    given = _mapping(params, f"The parameters of {ASK}")
     document = given.get("textDocument")
     uri = None
     if document is not None:
         uri = _field(_mapping(document, "textDocument"), "uri", str, "textDocument.uri")
+        if uri is None:
+            raise QuestionError("textDocument.uri is missing: give the URI of a file, or no textDocument.")
     return AskParams(
         text=_field(given, "text", str, "text") or "",
         uri=uri,
@@ -54,7 +57,7 @@ def ask_params(params: Any) -> AskParams:
 
 def conversation_params(params: Any) -> tuple[str | None, int | None]:
     """``root`` and ``limit``. Raises QuestionError naming the field."""
-    given = _mapping(params, CONVERSATION)
+    given = _mapping(params, f"The parameters of {CONVERSATION}")
     limit = _field(given, "limit", int, "limit")
     if limit is not None and limit < 0:
         raise QuestionError(f"limit is {limit}, but must be 0 or more.")
@@ -63,17 +66,20 @@ def conversation_params(params: Any) -> tuple[str | None, int | None]:
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise QuestionError(f"The parameters of {name} must be an object.")
+        raise QuestionError(f"{name} must be an object.")
     return value
 
 
 def _field(given: Mapping[str, Any], key: str, kind: type, name: str) -> Any:
     value = given.get(key)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-        raise QuestionError(f"{name} is {value!r}, but must be {'a text' if kind is str else 'a whole number'}.")
+        shown = reprlib.repr(value)
+        raise QuestionError(f"{name} is {shown}, but must be {'a text' if kind is str else 'a whole number'}.")
     return value
 
 
 def _token(given: Mapping[str, Any], key: str) -> str | int | None:
     value = given.get(key)
-    return value if isinstance(value, (str, int)) else None
+    if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
+        return value
+    raise QuestionError(f"{key} is {reprlib.repr(value)}, but must be a text or a whole number.")

@@ -47,6 +47,10 @@ class RequestFailedError(JsonRpcException):
         return cls(str(error), cls.CODE)
 
 
+class _BrokenFrame(Exception):
+    """Where the next message begins cannot be told any more."""
+
+
 class Reader(Protocol):
     """What messages are read from: an ``asyncio.StreamReader``, or something like it."""
 
@@ -126,7 +130,7 @@ class QmlxProtocol(LanguageServerProtocol):
         super()._handle_response(msg_id, result, error)
 
     def _handle_cancel_notification(self, msg_id: Any) -> None:
-        if msg_id in self._request_futures:
+        if _is_id(msg_id) and msg_id in self._request_futures:
             super()._handle_cancel_notification(msg_id)
 
     def cancel_requests(self) -> list[asyncio.Future[Any]]:
@@ -138,28 +142,29 @@ class QmlxProtocol(LanguageServerProtocol):
         return running
 
 
-async def read_messages(reader: Reader, server: LanguageServer, first_line: bytes = b"") -> None:
-    """Read and dispatch messages until the end of the stream. ``first_line`` is a header line already read.
+async def read_messages(reader: Reader, server: LanguageServer, first_line: bytes = b"") -> bool:
+    """Read and dispatch messages until the end of the stream; True if that comes between two messages.
+    ``first_line`` is a header line already read.
 
     Header names in any case, any further headers, bodies in UTF-8. A message that cannot be understood is answered
     with a parse error, and the next one is read; only a broken frame ends the stream.
     """
     protocol = server.protocol
     while True:
-        length = await _content_length(reader, first_line)
-        first_line = b""
-        if length is None:
-            return
         try:
+            length = await _content_length(reader, first_line)
+            first_line = b""
+            if length is None:
+                return True
             body = await reader.readexactly(length)
-        except asyncio.IncompleteReadError:
-            return
+        except (asyncio.IncompleteReadError, _BrokenFrame, ConnectionError):
+            return False
         try:
             data = json.loads(body)
         except ValueError:
             _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
             continue
-        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0":
+        if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not _is_id(data.get("id", 0)):
             _answer_nobody(protocol, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
             continue
         try:
@@ -172,22 +177,34 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
 
 
 async def _content_length(reader: Reader, line: bytes) -> int | None:
-    """Read one header; None at the end of the stream or when the frame is broken."""
+    """Read one header; None at the end of the stream. Raises _BrokenFrame."""
     length: int | None = None
+    begun = False
     while True:
-        line = line or await reader.readline()
-        if not line or len(line) > HEADER_LINE_BYTES_MAX:
+        try:
+            line = line or await reader.readline()
+        except ValueError:  # longer than the reader's limit
+            raise _BrokenFrame from None
+        if not line and not begun:
             return None
+        if not line.endswith(b"\n") or len(line) > HEADER_LINE_BYTES_MAX:
+            raise _BrokenFrame
         if not line.strip():
             if length is not None:
                 return length
         else:
+            begun = True
             name, _, value = line.partition(b":")
             if name.strip().lower() == b"content-length":
                 if not value.strip().isdigit() or int(value) > MESSAGE_BYTES_MAX:
-                    return None
+                    raise _BrokenFrame
                 length = int(value)
         line = b""
+
+
+def _is_id(value: Any) -> bool:
+    """Whether the protocol allows ``value`` as an id (null: nobody's)."""
+    return value is None or (isinstance(value, (str, int)) and not isinstance(value, bool))
 
 
 def _answer_nobody(protocol: Any, code: types.ErrorCodes, message: str) -> None:

@@ -8,6 +8,8 @@ Invariant: what the editor has open wins over the disk.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -41,9 +43,9 @@ class Gathered:
 
 
 def relative(root: Path, path: str | Path) -> str | None:
-    """``path`` below ``root`` in POSIX spelling, or None when it lies outside."""
+    """``path`` below ``root`` in POSIX spelling, or None when it lies outside. ``..`` leads where it leads."""
     try:
-        return str(PurePosixPath(Path(path).relative_to(root)))
+        return str(PurePosixPath(Path(os.path.normpath(path)).relative_to(root)))
     except ValueError:
         return None
 
@@ -96,6 +98,8 @@ def _check_showable(sight: Sight, max_bytes: int) -> None:
             f"{sight.path} has {size / 1e6:.1f} MB; files of more than {max_bytes / 1e6:.1f} MB are not shown to the "
             "model: ask in a smaller file or raise context.max_file_kb."
         )
+    if sight.hidden in ("no file", "unreadable"):
+        raise QuestionError(f"{sight.path} cannot be read as a file: check what it is, or ask without it.")
     if sight.hidden or (sight.text is not None and "\0" in sight.text):
         raise QuestionError(f"{sight.path} is not text in UTF-8, so it cannot be shown to the model: ask without it.")
     if sight.text is None:
@@ -104,7 +108,10 @@ def _check_showable(sight: Sight, max_bytes: int) -> None:
 
 def _on_disk(file: Path, path: str, max_bytes: int, *, asked: bool) -> Sight:
     try:
-        size = file.stat().st_size
+        about = file.stat()
+        size = about.st_size
+        if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device may never end
+            return Sight(path, None, asked, "no file")
         if size > max_bytes:
             return Sight(path, None, asked, "too large", size)
         data = file.read_bytes()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from qmlx_lsp.engine.worker import Worker
 from qmlx_lsp.errors import ModelError, QmlxError
@@ -73,7 +74,7 @@ class Loader:
         """Begin loading if it has not begun (or has failed); the task is shared by all."""
         if self._task is None or self.progress.phase is Phase.FAILED:
             self._task = asyncio.create_task(self._load())
-            self._task.add_done_callback(_seen)
+            self._task.add_done_callback(seen)
         return self._task
 
     async def ready(self) -> LoadedModel:
@@ -117,7 +118,7 @@ class Loader:
             listener(progress)
 
 
-def _seen(task: asyncio.Task[LoadedModel]) -> None:
-    """A load that fails with nobody waiting is told through progress; asyncio need not complain as well."""
+def seen(task: asyncio.Task[Any]) -> None:
+    """Take note of a shared task's failure: whoever still waits gets it, and asyncio need not complain as well."""
     if not task.cancelled():
         task.exception()

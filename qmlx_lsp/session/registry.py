@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import __version__
-from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.errors import QuestionError, StoreError
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.gather import relative
-from qmlx_lsp.session.loading import Loader, Phase
+from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
@@ -44,23 +44,26 @@ class Registry:
         self._running: dict[Job, Path] = {}
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
-        self._last_notice = ""
+        self._amiss: dict[str, str] = {}
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
     def listen_notices(self, listener: Callable[[str], None]) -> Callable[[], None]:
-        """Call ``listener`` with every notice from now on; returns how to stop."""
+        """Call ``listener`` with what is amiss now, and with every notice from now on; returns how to stop."""
         self._notice_listeners.append(listener)
+        for text in self._amiss.values():
+            listener(text)
         return lambda: self._notice_listeners.remove(listener)
 
-    def notice(self, text: str) -> None:
-        """Tell every editor once; the same text again is not repeated."""
-        if text == self._last_notice:
-            return
-        self._last_notice = text
-        logger.warning("%s", text)
-        for listener in tuple(self._notice_listeners):
-            listener(text)
+    def notice(self, about: str, text: str | None) -> None:
+        """Tell every editor once what is amiss ``about`` something; None says that it is well again, silently."""
+        if text is None:
+            self._amiss.pop(about, None)
+        elif about not in self._amiss:
+            self._amiss[about] = text
+            logger.warning("%s", text)
+            for listener in tuple(self._notice_listeners):
+                listener(text)
 
     # --- what editors have open ---------------------------------------------------------------------------------
 
@@ -98,7 +101,7 @@ class Registry:
             try:
                 session.last_used = time.monotonic()
                 answer = await run_turn(session, ask, job)
-                await self._bound_memory(session)
+                self._bound_memory(session)
                 return answer
             finally:
                 session.lock.release()
@@ -133,22 +136,19 @@ class Registry:
             task = asyncio.create_task(
                 open_session(root, self.services, model, ignore, lambda: self.open_texts(root))
             )
+            task.add_done_callback(seen)
             self._sessions[root] = task
         return await asyncio.shield(task)
 
-    async def _bound_memory(self, newest: Session) -> None:
+    def _bound_memory(self, newest: Session) -> None:
         """Free the live states used longest ago until all of them fit ``memory.live_gib``; the newest stays."""
-        if newest.live is not None:
-            state = newest.live
-            newest.live_bytes = await self.services.worker.call(lambda backend: backend.nbytes(state))
         limit = self.services.settings.memory.live_gib * GIB
         held = sorted((s for s in self.sessions if s.live is not None), key=lambda s: s.last_used)
         for session in held:
             if sum(s.live_bytes for s in held) <= limit:
                 return
             if session is not newest and not session.lock.locked():
-                async with session.lock:
-                    await session.drop_live("memory")
+                session.drop_live("memory")
 
     # --- what can be read ---------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Registry:
         """Model, live conversations, store, queue and last usage, as JSON data."""
         services, progress = self.services, self.loader.progress
         loaded = self.loader.loaded
-        store = await services.on_store(services.store.stats) if services.store is not None else None
+        store = await self._store_status()
         last = max(self.sessions, key=lambda s: s.last_used, default=None)
         return {
             "version": __version__,
@@ -216,6 +216,15 @@ class Registry:
             "queue": {"running": len(self._running), "waiting": services.worker.waiting},
             "usage": last.last_usage.as_dict() if last and last.last_usage else None,
         }  # fmt: skip
+
+    async def _store_status(self) -> dict[str, Any] | None:
+        services = self.services
+        if services.store is None:
+            return None
+        try:
+            return {**await services.on_store(services.store.stats)}
+        except StoreError as error:
+            return {"error": str(error)}
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -250,7 +259,7 @@ def root_for(path: str, roots: Sequence[Path]) -> Path:
     Raises:
         QuestionError: none does.
     """
-    holding = [root for root in roots if Path(path) == root or root in Path(path).parents]
+    holding = [root for root in roots if relative(root, path) is not None]
     if not holding:
         known = ", ".join(str(root) for root in roots) or "none is open"
         raise QuestionError(f"{path} is outside every workspace folder ({known}): open a folder that contains it.")

@@ -9,9 +9,11 @@ Invariant: at most ``journal_ms`` of ids are not yet in the journal while the re
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from qmlx_lsp.errors import StoreError
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 
 
@@ -57,10 +59,12 @@ class GrowingReply:
             self._on_text(delta)
 
     async def keep_journal(self, journal: Callable[[list[int], str], Any], journal_ms: int) -> None:
-        """Journal what is new, again and again, until cancelled."""
+        """Journal what is new, again and again, until cancelled. What the log refuses is offered again."""
         written = 0
         while True:
             await asyncio.sleep(journal_ms / 1000)
             if len(self.ids) > written:
-                written = len(self.ids)
-                await journal(list(self.ids), self.text)
+                ids = list(self.ids)
+                with contextlib.suppress(StoreError):
+                    await journal(ids, self.text)
+                    written = len(ids)

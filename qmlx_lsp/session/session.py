@@ -8,6 +8,7 @@ Invariant: everything here changes under ``lock`` only, except what is read for 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from qmlx_lsp.engine.backend import StateId
-from qmlx_lsp.engine.worker import Worker
+from qmlx_lsp.engine.worker import EngineClosed, Priority, Worker
 from qmlx_lsp.session.event import Usage
 from qmlx_lsp.session.model import LoadedModel
 from qmlx_lsp.settings import Settings
@@ -30,7 +31,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Services:
     """What a turn works with. ``log_thread`` and ``store_thread`` have one thread each, so that what is queued on
-    one of them happens in order. ``notice(text)`` says something to the user once, without failing the turn."""
+    one of them happens in order. ``notice(about, text)`` says something to the user once, without failing the turn,
+    until ``notice(about, None)`` says that it is well again."""
 
     settings: Settings
     worker: Worker
@@ -38,7 +40,7 @@ class Services:
     log_thread: Executor
     store: CheckpointStore | None
     store_thread: Executor
-    notice: Callable[[str], None]
+    notice: Callable[[str, str | None], None]
 
     async def on_log(self, work: Callable[..., T], *args: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self.log_thread, work, *args)
@@ -49,7 +51,12 @@ class Services:
 
 @dataclass(slots=True)
 class Session:
-    """``open_texts`` gives the texts that editors have open below ``root``, by relative path, latest used first."""
+    """``open_texts`` gives the texts that editors have open below ``root``, by relative path, latest used first.
+
+    ``stored`` tokens have their rows in the store or on the way there, and a segment ends there; None when there is
+    no store, or when it has to be asked.
+    ``unfinished`` is a write to the log that the transcript has got ahead of; see ``catch_up``.
+    """
 
     root: Path
     services: Services
@@ -63,6 +70,8 @@ class Session:
     live: StateId | None = None
     live_position: int = 0
     live_bytes: int = 0
+    stored: int | None = None
+    unfinished: Callable[[], object] | None = None
     not_live: str = "start"  # why there is no live state, for usage.reason
     last_usage: Usage | None = None
     last_used: float = 0.0
@@ -75,16 +84,28 @@ class Session:
         """Take ``state`` as the live state at ``position``; without one, ``why`` it is gone."""
         if state is None or position is None:
             self.live, self.live_position, self.live_bytes, self.not_live = None, 0, 0, why
+            self.stored = None
         else:
             assert position <= len(self.transcript.log), f"state at {position}, log of {len(self.transcript.log)}"
             self.live, self.live_position = state, position
 
-    async def drop_live(self, why: str) -> None:
-        """Free the live state; the next turn restores or starts cold."""
+    def drop_live(self, why: str) -> None:
+        """Free the live state; the next turn restores or starts cold. Does not wait for the engine."""
         state = self.live
         self.settle(None, None, why)
         if state is not None:
-            await self.services.worker.call(lambda backend: backend.drop_state(state))
+            with contextlib.suppress(EngineClosed):  # which frees everything itself
+                self.services.worker.submit(lambda backend: backend.drop_state(state), Priority.SHORT)
+
+    async def catch_up(self) -> None:
+        """Do the write to the log that has failed, or has not been done yet. Until it succeeds, nothing is appended.
+
+        Raises:
+            StoreError: the log still cannot be written.
+        """
+        if self.unfinished is not None:
+            await self.services.on_log(self.unfinished)
+            self.unfinished = None
 
 
 async def open_session(

@@ -10,22 +10,24 @@ Invariant: a checkpoint may fail in any way without failing the turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from qmlx_lsp.engine.backend import Backend, Restored, Sampling, StateId
+from qmlx_lsp.engine.backend import Backend, Sampling
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
-from qmlx_lsp.engine.plan import Plan, Start, resume_plan
-from qmlx_lsp.errors import CheckpointRejected, QuestionError, StoreError
+from qmlx_lsp.engine.plan import Start
+from qmlx_lsp.errors import QuestionError, StoreError
+from qmlx_lsp.session.checkpoint import Copied, copy_state, save
 from qmlx_lsp.session.event import Answer, Ask, Job, Step, Usage
 from qmlx_lsp.session.gather import choose, look
 from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.session.reply import GrowingReply
+from qmlx_lsp.session.resume import Resumed, resume
 from qmlx_lsp.session.session import Session
-from qmlx_lsp.state import StateCopy
-from qmlx_lsp.storage.checkpoints import Found
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.transcript import Draft, Transcript
 from qmlx_lsp.workspace.told import Limits
@@ -36,15 +38,13 @@ CANCELLED_EARLY = Usage(0, 0, 0, 0, 0, 0.0, 0, 0.0, None, None, 0, "none", "canc
 
 
 @dataclass(frozen=True, slots=True)
-class _Resumed:
-    """The state a turn goes on from, and what it took to have it."""
+class _Computed:
+    """What came out of the engine: when it began, how it ended, the state's size, and a copy of it for the store."""
 
-    state: StateId
-    plan: Plan
-    reason: str | None
-    restore_ms: float
-    restore_bytes: int
-    ready_at: float
+    began: float
+    outcome: Outcome
+    nbytes: int
+    copied: Copied
 
 
 async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
@@ -52,21 +52,25 @@ async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
 
     Raises:
         QuestionError: the question cannot be asked; nothing was recorded.
-        StoreError: the conversation log cannot be written; nothing was recorded.
+        StoreError: the conversation log cannot be written; what is missing in it is written before the next turn.
     """
     if job.cancelled:
         return Answer(None, "", Finish.CANCELLED, CANCELLED_EARLY)
     started = time.perf_counter()
+    await session.catch_up()
     await _append(session, ask)
-    resumed = await _resume(session, job)
-    turn, reply, outcome = await _compute(session, ask, job, resumed)
-    usage = _usage(resumed, outcome, started)
+    resumed = await resume(session, job)
+    turn, reply, computed = await _compute(session, ask, job, resumed)
+    outcome = computed.outcome
+    usage = _usage(resumed, outcome, (computed.began - started) * 1000)
     text = reply.finish()
     turn_id = await _record(session, turn, outcome, text, usage)
-    if written := await _checkpoint(session):
+    session.live_bytes = computed.nbytes if session.live is not None else 0
+    if written := await save(session, computed.copied, session.transcript.log):
         usage = replace(usage, written_bytes=written)
         if turn_id is not None:
-            await session.services.on_log(session.services.log.amend_usage, turn_id, usage.as_dict())
+            with contextlib.suppress(StoreError):  # the turn itself is in the log
+                await session.services.on_log(session.services.log.amend_usage, turn_id, usage.as_dict())
     session.last_usage = usage
     return Answer(turn_id, text, outcome.finish, usage, outcome.error)
 
@@ -90,8 +94,8 @@ async def _append(session: Session, ask: Ask) -> None:
         session.conversation = await session.services.on_log(
             log.new_epoch, session.conversation, session.model.identity
         )
-        await session.drop_live("new epoch")
         session.transcript, session.told = fresh, {}
+        session.drop_live("new epoch")
         told, entries = fresh_told, fresh_entries
     await session.services.on_log(session.services.log.append, session.conversation, entries, told)
     session.transcript.extend(entries)
@@ -120,9 +124,9 @@ async def _draft(
         )  # fmt: skip
         drafts: list[Draft] = [] if transcript.entries else [(Kind.SYSTEM, SYSTEM_TEXT, None)]
         drafts += gathered.drafts
-        question = ask.text.strip()
-        if drafts or transcript.unanswered != question:  # asked again after a cancel: it stands there already
-            drafts.append((Kind.QUESTION, question, None))
+        drafts.append((Kind.QUESTION, ask.text.strip(), None))
+        if transcript.ends_unanswered_with(drafts):  # asked again after a cancel: it stands there already
+            drafts = []
         return dict(gathered.told), transcript.draft(drafts)
 
     return await asyncio.to_thread(work)
@@ -134,85 +138,21 @@ def _fits(session: Session, transcript: Transcript, entries: Sequence[Entry]) ->
     return needed <= session.model.info.context_tokens
 
 
-# --- plan and restore ---------------------------------------------------------------------------------------------
-
-
-async def _resume(session: Session, job: Job) -> _Resumed:
-    """The live state, a restored one or a new one; whichever is furthest on."""
-    services, info = session.services, session.model.info
-    wanted = len(session.transcript.log)
-    live = session.live_position if session.live is not None else None
-    reason: str | None = session.not_live
-    stored: list[Found] = []
-    gain = services.settings.store.restore_gain_tokens
-    if services.store is not None and info.not_persisted is None and (live is None or wanted - live >= gain):
-        stored = await services.on_store(_find, session, wanted)
-    while True:
-        plan = resume_plan(wanted, live, [found.position for found in stored], gain)
-        if plan.start is Start.LIVE and session.live is not None:
-            return _Resumed(session.live, plan, None, 0.0, 0, time.perf_counter())
-        if plan.candidate is None:
-            if services.store is not None and info.not_persisted is None and not stored and reason == "start":
-                reason = await services.on_store(_why_none, session, wanted)
-            elif info.not_persisted is not None:
-                reason = f"not persisted: {info.not_persisted}"
-            await session.drop_live(reason or "start")
-            state = await services.worker.call(lambda backend: backend.new_state())
-            session.settle(state, 0)
-            return _Resumed(state, plan, reason, 0.0, 0, time.perf_counter())
-        job.on_progress(Step.RESTORING, 0, plan.position)
-        found = stored.pop(plan.candidate)
-        began = time.perf_counter()
-        try:
-            restored = await services.worker.call(lambda backend, found=found: _restore(session, backend, found))  # type: ignore[misc]
-        except CheckpointRejected as error:
-            reason = error.reason
-            await services.on_store(_reject, session, found, error)
-            continue
-        await session.drop_live("restored")
-        session.settle(restored.state, plan.position)
-        took = (time.perf_counter() - began) * 1000
-        return _Resumed(restored.state, plan, reason, took, restored.bytes, time.perf_counter())
-
-
-def _find(session: Session, limit: int) -> list[Found]:
-    store, info = session.services.store, session.model.info
-    assert store is not None
-    return store.find(info.fingerprint, session.transcript.log, needs_snapshot=info.needs_snapshot, limit=limit)
-
-
-def _why_none(session: Session, limit: int) -> str:
-    store, info = session.services.store, session.model.info
-    assert store is not None
-    return store.why_none(info.fingerprint, session.transcript.log, needs_snapshot=info.needs_snapshot, limit=limit)
-
-
-def _restore(session: Session, backend: Backend, found: Found) -> Restored:
-    assert session.services.store is not None
-    with session.services.store.open(found) as stored:
-        return backend.restore(stored)
-
-
-def _reject(session: Session, found: Found, error: CheckpointRejected) -> None:
-    assert session.services.store is not None
-    session.services.store.reject(found, error)
-
-
 # --- prefill and stream -------------------------------------------------------------------------------------------
 
 
-async def _compute(session: Session, ask: Ask, job: Job, resumed: _Resumed) -> tuple[int, GrowingReply, Outcome]:
+async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tuple[int, GrowingReply, _Computed]:
     """Run the engine over what is new and stream the reply; returns the open turn, the reply and how it ended."""
     services, info, settings = session.services, session.model.info, session.services.settings
     loop = asyncio.get_running_loop()
     transcript = session.transcript
     header = transcript.reply_header()
-    wanted = len(transcript.log)
+    asked = len(transcript.log)
     reply = GrowingReply(session.model.renderer.codec, info.eos_ids, job.on_text, settings.stream.batch_ms)
-    room = info.context_tokens - wanted - len(header)
+    room = info.context_tokens - asked - len(header)
     engine_job = EngineJob(
         state=resumed.state,
-        prefill=transcript.log.ids(resumed.plan.position, wanted),
+        prefill=transcript.log.ids(resumed.plan.position, asked),
         header=header,
         eos_ids=info.eos_ids,
         max_tokens=min(ask.max_tokens or settings.model.max_tokens, room),
@@ -232,83 +172,53 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: _Resumed) -> t
     async def journal(ids: list[int], text: str) -> None:
         await services.on_log(services.log.journal_reply, turn, [*header, *ids], text)
 
+    def work(backend: Backend) -> _Computed:
+        began = time.perf_counter()
+        outcome = generate(backend, engine_job, cancelled=job.stop.is_set, on_prefill=on_prefill, on_token=on_token)
+        if outcome.position is None:
+            return _Computed(began, outcome, 0, Copied())
+        copied = Copied()
+        if outcome.position and session.stored is not None and outcome.position >= session.stored:
+            copied = copy_state(backend, resumed.state, session.stored)
+        return _Computed(began, outcome, backend.nbytes(resumed.state), copied)
+
     journalling = asyncio.create_task(reply.keep_journal(journal, settings.stream.journal_ms))
+    session.unfinished = partial(services.log.drop_reply, turn)  # unless it comes to something
     try:
-        outcome = await services.worker.call(
-            lambda backend: generate(
-                backend, engine_job, cancelled=job.stop.is_set, on_prefill=on_prefill, on_token=on_token
-            )
-        )
+        computed = await services.worker.call(work)
+        session.unfinished = None
     finally:
         journalling.cancel()
         await asyncio.gather(journalling, return_exceptions=True)
-    return turn, reply, outcome
+        if session.unfinished is not None:
+            session.drop_live("dropped after an error")
+            await session.catch_up()
+    return turn, reply, computed
 
 
-# --- record and checkpoint ----------------------------------------------------------------------------------------
+# --- record -------------------------------------------------------------------------------------------------------
 
 
 async def _record(session: Session, turn: int, outcome: Outcome, text: str, usage: Usage) -> int | None:
     """Make the reply's end durable and bring the live state's position in line. Returns the turn, if one remains."""
-    log, on_log = session.services.log, session.services.on_log
-    turn_id: int | None = turn
+    log = session.services.log
+    turn_id: int | None = None
+    session.unfinished = partial(log.drop_reply, turn)
     if outcome.ids:
         entry = session.transcript.reply(session.transcript.reply_header(), outcome.ids, outcome.finish, text)
-        await on_log(log.finish_reply, turn, entry, usage.as_dict())
+        session.unfinished = partial(log.finish_reply, turn, entry, usage.as_dict())
         session.transcript.extend([entry])
-    else:
-        await on_log(log.drop_reply, turn)
-        turn_id = None
-    assert outcome.position is None or outcome.position <= len(session.transcript.log), "state ahead of the log"
+        turn_id = turn
     session.settle(session.live, outcome.position, "dropped after an error")
+    await session.catch_up()
     return turn_id
 
 
-async def _checkpoint(session: Session) -> int:
-    """Write the rows that no stored segment has, and the snapshot; returns the bytes written so far.
-
-    Rows leave the engine by a host copy; the write happens on the store's thread. The answer waits for it a bounded
-    time, so that what it reports has normally survived a crash; a slow disk goes on behind it.
-    """
-    services, info = session.services, session.model.info
-    store, state, position = services.store, session.live, session.live_position
-    if store is None or state is None or info.not_persisted is not None or position == 0:
-        return 0
-    log = session.transcript.log
-    try:
-        start = await services.on_store(store.covered, info.fingerprint, log, position)
-        copy = await services.worker.call(lambda backend: backend.copy_state(state, start))
-        saving = asyncio.create_task(services.on_store(_save, session, copy))
-        saving.add_done_callback(lambda task: _say_if_failed(session, task))
-        done, _ = await asyncio.wait({saving}, timeout=services.settings.store.answer_wait_s)
-        return saving.result() if done else 0
-    except StoreError as error:
-        services.notice(f"The conversation goes on, but its checkpoint was not written: {error}")
-        return 0
-
-
-def _save(session: Session, copy: StateCopy) -> int:
-    """Write, and keep the newest checkpoint of this conversation whatever the quota says."""
-    store, info, log = session.services.store, session.model.info, session.transcript.log
-    assert store is not None
-    written = store.save(info.fingerprint, log, copy)
-    found = store.find(info.fingerprint, log, needs_snapshot=info.needs_snapshot, limit=copy.end)
-    if found:
-        store.pin(str(session.root), found[0])
-    return written
-
-
-def _say_if_failed(session: Session, task: asyncio.Task[int]) -> None:
-    error = None if task.cancelled() else task.exception()
-    if error is not None:
-        session.services.notice(f"The conversation goes on, but its checkpoint was not written: {error}")
-
-
-def _usage(resumed: _Resumed, outcome: Outcome, started: float) -> Usage:
-    """What the turn cost. ``ttft_ms`` counts from the turn's start: gathering, restoring, reading, first token."""
+def _usage(resumed: Resumed, outcome: Outcome, before_engine: float) -> Usage:
+    """What the turn cost. ``ttft_ms`` counts from the turn's start: gathering, restoring, waiting for the engine
+    (``before_engine`` ms), reading, first token."""
     restored = resumed.plan.position if resumed.plan.start is Start.RESTORE else 0
     live = resumed.plan.position if resumed.plan.start is Start.LIVE else 0
-    before_engine = (resumed.ready_at - started) * 1000
     decoded = len(outcome.ids) - 1
     return Usage(
         context=live + restored + outcome.prefilled,

@@ -39,10 +39,10 @@ class Transcript:
     def tail(self) -> Tail:
         return self._tail
 
-    @property
-    def unanswered(self) -> str | None:
-        """The question at the end of the log that has no reply, if there is one."""
-        return self._entries[-1].text if self._tail.place is Place.ASKED else None
+    def ends_unanswered_with(self, drafts: Sequence[Draft]) -> bool:
+        """Whether ``drafts`` are the last things said, the question at their end without a reply."""
+        last = [(entry.kind, entry.text, entry.path) for entry in self._entries[-len(drafts) :]]
+        return self._tail.place is Place.ASKED and last == list(drafts)
 
     def draft(self, drafts: Iterable[Draft]) -> list[Entry]:
         """The entries that saying ``drafts`` would append, in order. Changes nothing."""

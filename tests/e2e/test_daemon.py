@@ -1,0 +1,346 @@
+"""Connectors and daemons as real processes: who starts whom, who ends when, and what is recorded."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+
+from qmlx_lsp.daemon.socket import DaemonError, daemon_lock
+from tests.support.fake_editor import frame, initialize_params
+from tests.support.processes import Editor, Home, OldDaemon, alive, connect, home, json_line
+from tests.support.waiting import until
+
+REQUEST_FAILED = -32803
+SLOW = """
+import time
+from qmlx_lsp.engine.scripted import ScriptedBackend
+feed = ScriptedBackend._feed
+def slowly(self, state, ids, kind):
+    feed(self, state, ids, kind)
+    time.sleep(0.05 if kind == "decode" else 0)
+ScriptedBackend._feed = slowly
+"""
+MAIN = "import sys; from qmlx_lsp.cli.main import main; sys.exit(main(sys.argv[1:]))"
+
+
+@pytest.fixture
+async def h() -> AsyncIterator[Home]:
+    async with home() as made:
+        yield made
+
+
+async def slow_daemon(h: Home) -> asyncio.subprocess.Process:
+    """A daemon whose replies take their time: 50 ms a token."""
+    process = await h.start("daemon", "run", program=("-c", SLOW + MAIN))
+    await until(lambda: h.paths.socket.exists())
+    return process
+
+
+async def log_of(h: Home) -> list[dict[str, object]]:
+    code, out, err = await h.run("log", "--json", "--tokens", "--root", str(h.project))
+    assert code == 0, err
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def test_daemon_starts_on_demand_and_serves_two_editors(h: Home) -> None:
+    assert h.pid is None
+    first = await h.connect()
+    second = await h.connect(client="helix-25.07")
+    assert (await first.request("qmlx/ask", {"text": "Q"}))["usage"]["plan"] == "cold"
+    assert (await second.request("qmlx/ask", {"text": "R"}))["usage"]["plan"] == "live"
+    status = await second.request("qmlx/status")
+    assert (status["clients"], status["pid"]) == (2, h.pid)
+    assert h.paths.socket.stat().st_mode & 0o777 == 0o600
+    assert h.paths.runtime.stat().st_mode & 0o777 == 0o700
+    assert (await first.leave(), await second.leave()) == (0, 0)
+    assert h.pid is not None
+    code, out, _ = await h.run("daemon", "stop")
+    assert (code, out) == (0, "The daemon has stopped.\n")
+    assert h.pid is None
+
+
+@pytest.mark.slow
+async def test_connectors_end_with_their_editor(h: Home) -> None:
+    starting = Editor(await h.start("--stdio"))
+    starting.hang_up()  # before the daemon was there
+    assert await starting.ended() == 0
+    assert (await h.run("--stdio"))[:2] == (0, "")
+    editor = await h.connect()
+    editor.hang_up()
+    assert await editor.ended() == 0
+    middle = await h.connect()
+    middle.send_bytes(b"Content-Length: 100\r\n\r\n{")
+    middle.hang_up()
+    assert await middle.ended() == 0
+    exiting = await h.connect()
+    exiting.notify("exit", None)
+    exiting.hang_up()
+    assert await exiting.ended() == 1
+
+
+@pytest.mark.slow
+async def test_connector_ends_when_nobody_reads(h: Home) -> None:
+    reading, writing = os.pipe()
+    process = await h.start("--stdio", stdout=writing)
+    os.close(writing)
+    os.close(reading)
+    process.stdin.write(frame({"jsonrpc": "2.0", "id": 1, "method": "initialize",
+                               "params": initialize_params("helix-25.01", h.project)}))  # fmt: skip
+    assert await asyncio.wait_for(process.wait(), 10) == 1
+    assert await process.stderr.read() == b""
+
+
+@pytest.mark.slow
+async def test_connector_ends_with_its_parent_while_others_hold_the_pipes(h: Home) -> None:
+    program = (
+        "import subprocess, sys; p = subprocess.Popen([sys.executable, '-m', 'qmlx_lsp', '--stdio']);"
+        "print(p.pid, file=sys.stderr, flush=True); p.wait()"
+    )
+    parent = await h.start(program=("-c", program))
+    pid = int(await parent.stderr.readline())
+    parent.stdin.write(frame({"jsonrpc": "2.0", "id": 1, "method": "initialize",
+                              "params": initialize_params("helix-25.01", h.project)}))  # fmt: skip
+    await asyncio.wait_for(parent.stdout.readuntil(b"experimental"), 10)
+    parent.kill()
+    await until(lambda: not alive(pid), 5)
+
+
+@pytest.mark.slow
+async def test_ten_connectors_at_once_start_one_daemon(h: Home) -> None:
+    editors = await asyncio.gather(*(h.connect() for _ in range(10)))
+    pids = {(await editor.request("qmlx/status"))["pid"] for editor in editors}
+    assert pids == {h.pid}
+    assert h.paths.log_file.read_text().count("listening on") == 1
+    assert "already" not in h.paths.log_file.read_text()
+    assert await asyncio.gather(*(editor.leave() for editor in editors)) == [0] * 10
+
+
+@pytest.mark.slow
+async def test_stale_socket_and_second_daemon(h: Home) -> None:
+    h.paths.prepare()
+    stale = socket.socket(socket.AF_UNIX)
+    stale.bind(str(h.paths.socket))
+    stale.close()
+    h.paths.runtime.chmod(0o777)
+    editor = await h.connect()
+    assert h.paths.runtime.stat().st_mode & 0o777 == 0o700
+    code, out, err = await h.run("daemon", "run")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"qmlx-lsp: A daemon is running already (pid {h.pid}, {h.paths.socket}): "
+        "use it, or stop it with `qmlx-lsp daemon stop`.\n"
+    )
+    refused = Editor(await h.start("--no-daemon"))
+    _, message = await refused.refused("initialize", initialize_params("helix-25.07", h.project))
+    assert message.startswith("A daemon is running already")
+    assert await refused.ended() == 2
+    assert await editor.leave() == 0
+
+
+@pytest.mark.slow
+async def test_daemon_that_is_ending_is_waited_for(h: Home) -> None:
+    """The lock is held and nobody listens: the connector neither fails nor starts a second one."""
+    h.paths.prepare()
+    lock = daemon_lock(h.paths)
+    editor = Editor(await h.start("--stdio"))
+    number = editor.begin("initialize", initialize_params("vscode-1.139", h.project))
+    with pytest.raises(DaemonError):
+        daemon_lock(h.paths)
+    await asyncio.sleep(0.3)  # long enough for the connector to have found the lock held
+    assert editor.messages == []
+    os.close(lock)
+    assert "capabilities" in await editor.result(number)
+    assert await editor.leave() == 0
+
+
+@pytest.mark.slow
+async def test_daemon_of_another_version_is_replaced(h: Home) -> None:
+    old = await h.start(program=("-c", OldDaemon.PROGRAM))
+    assert await old.stdout.readline() == b"ready\n"
+    editor = await h.connect()
+    assert json.loads(await old.stdout.readline())[-1] == "stop"
+    assert (await editor.request("qmlx/status"))["pid"] == h.pid
+    assert await editor.leave() == 0
+
+
+@pytest.mark.slow
+async def test_strange_greetings_do_no_harm(h: Home) -> None:
+    await h.run("daemon", "start")
+    for greeting in (b"[]\n", b"nonsense\n", b"", b"{\n", b'{"op": "unknown"}\n', b"x" * (2 << 20) + b"\n"):
+        link = connect(h.paths)
+        with contextlib.suppress(ConnectionError):  # it need not hear us out
+            link.sendall(greeting)
+            link.shutdown(socket.SHUT_WR)
+            await asyncio.to_thread(link.recv, 4096)
+        link.close()
+        assert h.pid is not None
+    assert "Traceback" not in h.paths.log_file.read_text()
+
+
+async def test_something_else_listens(h: Home) -> None:
+    h.paths.prepare()
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(h.paths.socket))
+    server.listen()
+
+    async def greet(line: bytes) -> None:
+        link, _ = await asyncio.to_thread(server.accept)
+        await asyncio.to_thread(link.recv, 4096)
+        link.sendall(line)
+        link.close()
+
+    for line in (b"[1]\n", b"220 smtp\n"):
+        _, (code, _, err) = await asyncio.gather(greet(line), h.run("status"))
+        assert code == 2
+        assert "does not answer" in err
+        assert len(err.splitlines()) == 1
+    server.close()
+
+
+@pytest.mark.slow
+async def test_socket_path_too_long_and_unusable_home_are_answered(h: Home) -> None:
+    blocked = h.base / "file"
+    blocked.write_text("in the way")
+    for home_path, said in ((h.base / ("x" * 120), "allows: set QMLX_HOME"), (blocked, "cannot be used")):
+        h.environ["QMLX_HOME"] = str(home_path)
+        for argument in ("--stdio", "--no-daemon"):
+            editor = Editor(await h.start(argument))
+            code, message = await editor.refused("initialize", initialize_params("vscode-1.139", h.project))
+            assert (code, said in message) == (REQUEST_FAILED, True), message
+            assert await editor.ended() == 2
+    h.environ["QMLX_HOME"] = str(h.base / ("x" * 120))
+    code, _, err = await h.run("status")
+    assert (code, "allows: set QMLX_HOME" in err) == (2, True)
+
+
+async def test_error_in_settings_is_answered(h: Home) -> None:
+    h.paths.prepare()
+    h.paths.config_file.write_text("[model]\ntemprature = 1\n")
+    editor = Editor(await h.start("--stdio", "--clientProcessId=7"))
+    code, message = await editor.refused("initialize", initialize_params("neovim-0.12", h.project))
+    assert code == REQUEST_FAILED
+    assert message.startswith(f"{h.paths.config_file}: unknown key model.temprature; allowed are max_tokens, name")
+    assert await editor.ended() == 2
+    assert (await editor.process.stderr.read()).decode() == f"qmlx-lsp: {message}\n"  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+async def test_daemon_killed_while_it_answers(h: Home) -> None:
+    daemon = await slow_daemon(h)
+    editor = await h.connect()
+    await editor.request("qmlx/ask", {"text": "First", "maxTokens": 2})
+    start = len(editor.messages)
+    number = editor.begin("qmlx/ask", {"text": "Second"})
+    await until(lambda: not (len("".join(s["delta"] for s in editor.of("qmlx/stream", start))) < 4))
+    shown = "".join(s["delta"] for s in editor.of("qmlx/stream", start))
+    daemon.kill()
+    assert await editor.ended() == 1
+    assert number not in [m["id"] for m in editor.messages if "method" not in m]
+    await daemon.wait()
+    again = await h.connect()
+    entries = await log_of(h)
+    assert (entries[-1]["kind"], entries[-1]["finish"]) == ("assistant", "cancelled")
+    recovered = str(entries[-1]["text"])
+    assert recovered
+    assert "I have read".startswith(recovered[:11])
+    assert len(recovered) >= len(shown) - 2
+    usage = (await again.request("qmlx/ask", {"text": "Third"}))["usage"]
+    assert (usage["plan"], usage["restored"]) == ("restore", entries[2]["span"][1])  # type: ignore[index]
+    assert (await log_of(h))[: len(entries)] == entries
+    assert await again.leave() == 0
+
+
+@pytest.mark.slow
+async def test_sigterm_while_it_answers_records_the_reply(h: Home) -> None:
+    daemon = await slow_daemon(h)
+    editor = await h.connect()
+    editor.begin("qmlx/ask", {"text": "Q"})
+    await editor.until(lambda m: m.get("method") == "qmlx/stream")
+    daemon.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(daemon.wait(), 20) == 0
+    assert await editor.ended() == 1
+    entries = await log_of(h)
+    assert entries[-1]["finish"] == "cancelled"
+    shown = "".join(s["delta"] for s in editor.of("qmlx/stream"))
+    assert str(entries[-1]["text"]).startswith(shown)
+    again = await h.connect()
+    usage = (await again.request("qmlx/ask", {"text": "R"}))["usage"]
+    assert usage["restored"] == entries[-1]["span"][1]  # type: ignore[index]
+    assert await again.leave() == 0
+
+
+@pytest.mark.slow
+async def test_idle_daemon_leaves_and_the_next_editor_finds_everything(h: Home) -> None:
+    h.environ["QMLX_IDLE_MINUTES"] = "0.01"
+    editor = await h.connect()
+    pid = h.pid
+    assert pid is not None
+    await editor.request("qmlx/ask", {"text": "Q"})
+    assert await editor.leave() == 0
+    await h.gone(pid)
+    assert not h.paths.socket.exists()
+    again = await h.connect()
+    assert (await again.request("qmlx/ask", {"text": "R"}))["usage"]["plan"] == "restore"
+    assert await again.leave() == 0
+
+
+@pytest.mark.slow
+async def test_no_daemon_serves_in_one_process_and_keeps_stdout_for_the_protocol(h: Home) -> None:
+    noisy = (
+        "import os, subprocess, sys; from qmlx_lsp.engine.scripted import ScriptedBackend as S; f = S.prefill\n"
+        "def loud(s, i, ids):\n"
+        "    print('x'); sys.stdout.flush(); os.write(1, b'x'); subprocess.run(['echo', 'x']); f(s, i, ids)\n"
+        "S.prefill = loud\n"
+    )
+    process = await h.start("--no-daemon", program=("-c", noisy + MAIN))
+    editor = Editor(process)
+    await editor.initialize(initialize_params("neovim-0.11", h.project))
+    assert (await editor.request("qmlx/ask", {"text": "Q"}))["finish"] == "complete"
+    assert h.pid is None
+    assert not h.paths.socket.exists()
+    assert await editor.leave() == 0
+    assert (await process.stderr.read()).count(b"x") >= 3
+    assert [e["kind"] for e in await log_of(h)] == ["system", "question", "assistant"]
+
+
+@pytest.mark.slow
+async def test_no_daemon_ends_with_whatever_stdin_is(h: Home) -> None:
+    process = await h.start("--no-daemon", stdin=asyncio.subprocess.DEVNULL)
+    assert await asyncio.wait_for(process.wait(), 10) == 0
+    assert await process.stderr.read() == b""
+    editor = Editor(await h.start("--no-daemon"))
+    await editor.initialize(initialize_params("neovim-0.11", h.project))
+    editor.notify("exit", None)
+    editor.hang_up()
+    assert await editor.ended() == 1
+    other = Editor(await h.start("--no-daemon"))
+    await other.initialize(initialize_params("neovim-0.11", h.project))
+    other.process.send_signal(signal.SIGTERM)
+    assert await other.ended() == 1
+    assert await other.process.stderr.read() == b""  # type: ignore[union-attr]
+
+
+async def test_connector_imports_little(h: Home) -> None:
+    program = (
+        "import sys; sys.argv = ['x']; from qmlx_lsp.cli import main; import qmlx_lsp.daemon.connector, json;"
+        "print(json.dumps(sorted(m for m in sys.modules)))"
+    )
+    process = await h.start(program=("-c", program))
+    out, _ = await process.communicate()
+    loaded = set(json_line(out.decode()))
+    own = {name for name in loaded if name.startswith("qmlx_lsp.")}
+    assert own == {
+        "qmlx_lsp.cli", "qmlx_lsp.cli.main", "qmlx_lsp.daemon", "qmlx_lsp.daemon.connector", "qmlx_lsp.daemon.socket",
+        "qmlx_lsp.errors", "qmlx_lsp.paths", "qmlx_lsp.settings",
+    }  # fmt: skip
+    heavy = {"asyncio", "argparse", "pygls", "lsprotocol", "mlx", "numpy", "orjson", "rich", "platformdirs"}
+    assert not loaded & heavy
+    assert sys.executable

@@ -1,0 +1,307 @@
+"""The protocol as real editors speak it: initialize, questions, streams, progress, cancels, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qmlx_lsp.engine.backend import ModelInfo, Report
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.errors import ModelError
+from qmlx_lsp.transcript.entry import Finish
+from tests.support.bench import Bench, bench, text_of
+from tests.support.fake_editor import CLIENT_NAMES, InMemory, initialize_params
+
+CANCELLED, INVALID_REQUEST, METHOD_NOT_FOUND, REQUEST_FAILED = -32800, -32600, -32601, -32803
+ENCODINGS = {"emacs-28": "utf-16", "emacs-30": "utf-32", "helix": "utf-8", "neovim": "utf-8", "vscode": "utf-16"}
+
+
+@pytest.fixture
+async def b(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with bench(tmp_path) as made:
+        yield made
+
+
+async def editor_of(b: Bench, client: str = "vscode-1.139", **changes: Any) -> InMemory:
+    editor = InMemory(b.app)
+    await editor.initialize(initialize_params(client, b.project, **changes))
+    return editor
+
+
+class SlowBackend(ScriptedBackend):
+    """Its load waits for ``go`` and fails as often as ``failures`` says."""
+
+    go = threading.Event()
+    failures = 0
+
+    def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
+        report(1, 4, "reading weights")
+        assert self.go.wait(20)
+        if type(self).failures:
+            type(self).failures -= 1
+            raise ModelError("There is no model 'scripted': check model.name.")
+        return super().load(source, report, cancelled)
+
+
+@pytest.mark.parametrize("client", CLIENT_NAMES)
+async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, client: str) -> None:
+    SlowBackend.go.clear()
+    async with bench(tmp_path, make=SlowBackend) as b:
+        editor = InMemory(b.app)
+        params = initialize_params(client, b.project)
+        result = await editor.initialize(params)
+        capabilities = result["capabilities"]
+        expected = next(value for name, value in ENCODINGS.items() if client.startswith(name))
+        assert capabilities["positionEncoding"] == expected
+        assert capabilities["experimental"]["qmlx"] == {
+            "ask": True, "conversation": True, "status": True, "stream": True, "didChangeStatus": True,
+        }  # fmt: skip
+        assert capabilities["textDocumentSync"]["change"] == 2
+        assert result["serverInfo"]["name"] == "qmlx-lsp"
+        status = await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus")
+        assert (status["params"]["kind"], status["params"]["busy"]) == ("Busy", True)
+        shows_progress = params["capabilities"].get("window", {}).get("workDoneProgress")
+        if shows_progress:
+            begun = await editor.until(lambda m: m.get("method") == "$/progress")
+            assert begun["params"]["value"]["kind"] == "begin"
+        number = editor.begin("qmlx/ask", {"text": "Q"})
+        assert (await editor.request("qmlx/status"))["model"]["state"] == "loading"
+        SlowBackend.go.set()
+        await editor.result(number)
+        if shows_progress:
+            ended = await editor.until(
+                lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end"
+            )
+            assert ended["params"]["token"] == begun["params"]["token"]
+        last = await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus" and not m["params"]["busy"])
+        assert last["params"] == {
+            "kind": "Normal", "busy": False, "message": "scripted is ready", "model": "scripted",
+            "root": str(b.project),
+        }  # fmt: skip
+        assert await editor.leave()
+
+
+async def test_model_that_cannot_be_loaded_is_one_line_and_the_next_question_tries_again(tmp_path: Path) -> None:
+    SlowBackend.go.clear()
+    SlowBackend.failures = 1
+    async with bench(tmp_path, make=SlowBackend) as b:
+        editor = await editor_of(b)
+        number = editor.begin("qmlx/ask", {"text": "Q"})
+        assert (await editor.request("qmlx/status"))["queue"]["running"] == 1
+        SlowBackend.go.set()
+        assert await editor.error(number) == (REQUEST_FAILED, "There is no model 'scripted': check model.name.")
+        await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus" and m["params"]["kind"] == "Error")
+        assert (await editor.request("qmlx/ask", {"text": "Q"}))["finish"] == "complete"
+        assert await editor.leave()
+
+
+@pytest.mark.parametrize("answer", ["silence", "error"])
+async def test_client_that_does_not_create_progress(
+    tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qmlx_lsp.lsp.lifecycle.CREATE_PROGRESS_S", 0.05)
+    SlowBackend.go.clear()
+    async with bench(tmp_path, make=SlowBackend) as b:
+        editor = InMemory(b.app, answers=False)
+        await editor.initialize(initialize_params("neovim-0.12", b.project))
+        create = await editor.until(lambda m: m.get("method") == "window/workDoneProgress/create")
+        if answer == "error":
+            error = {"code": METHOD_NOT_FOUND, "message": "no"}
+            editor.send({"jsonrpc": "2.0", "id": create["id"], "error": error})
+        await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus")
+        SlowBackend.go.set()
+        assert (await editor.request("qmlx/ask", {"text": "Q"}))["finish"] == "complete"
+        editor.send({"jsonrpc": "2.0", "id": create["id"], "result": None})  # late, to a request given up
+        assert (await editor.request("qmlx/status"))["model"]["state"] == "ready"
+        assert "$/progress" not in [m.get("method") for m in editor.messages]
+        assert await editor.leave()
+
+
+async def test_question_streams_in_order_and_ends_once(tmp_path: Path) -> None:
+    text = "Yes: 你好，世界 😋, " * 20
+    async with bench(tmp_path, replies=[text]) as b:
+        editor = await editor_of(b)
+        result = await editor.request("qmlx/ask", {"text": "Q", "workDoneToken": "work", "partialResultToken": 7})
+        assert set(result) == {"turnId", "text", "finish", "usage"}
+        assert (result["text"], result["finish"]) == (text, "complete")
+        stream = editor.of("qmlx/stream")
+        assert [s["seq"] for s in stream] == list(range(len(stream)))
+        assert [s["done"] for s in stream] == [False] * (len(stream) - 1) + [True]
+        assert "".join(s["delta"] for s in stream) == text
+        assert len({s["jobId"] for s in stream}) == 1
+        progress = editor.of("$/progress")
+        partial = [p["value"]["delta"] for p in progress if p["token"] == 7]
+        assert "".join(partial) == text
+        work = [p["value"]["kind"] for p in progress if p["token"] == "work"]
+        assert (work[0], work[-1]) == ("begin", "end")
+        assert set(work[1:-1]) == {"report"}
+        begin = next(p["value"] for p in progress if p["token"] == "work")
+        assert begin["cancellable"] is True
+        assert await editor.leave()
+
+
+async def test_cancel_request_is_answered_once_and_after_the_log(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["abcdefghij", "next"]) as b:
+        editor = await editor_of(b)
+        b.gate.hold("decode", 4)
+        number = editor.begin("qmlx/ask", {"text": "Q", "workDoneToken": "w"})
+        await b.gate.reached()
+        editor.cancel(number)
+        editor.cancel(number)
+        assert (await editor.request("qmlx/status"))["queue"]["running"] == 1
+        assert number not in [m["id"] for m in editor.messages if "method" not in m]
+        at_answer: list[Finish | None] = []
+        take = editor._take
+        editor._take = lambda m: (  # type: ignore[method-assign]
+            at_answer.append(b.entries()[-1].finish) if m.get("id") == number else None,
+            take(m),
+        )[1]
+        b.gate.open()
+        assert (await editor.error(number))[0] == CANCELLED
+        assert at_answer == [Finish.CANCELLED]
+        assert text_of(b.ids()).endswith("abcd")
+        assert [s["done"] for s in editor.of("qmlx/stream")].count(True) == 1
+        work = [p["value"]["kind"] for p in editor.of("$/progress") if p["token"] == "w"]
+        assert (work[0], work[-1], work.count("end")) == ("begin", "end", 1)
+        for identity in (number, 99999, None, [1], {}):
+            editor.cancel(identity)
+        editor.notify("$/cancelRequest", {})
+        editor.notify("$/cancelRequest", None)
+        assert (await editor.request("qmlx/ask", {"text": "R"}))["text"] == "next"
+        assert await editor.leave()
+
+
+async def test_cancelled_progress_gets_a_normal_answer(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["abcdefghij"]) as b:
+        editor = await editor_of(b)
+        b.gate.hold("decode", 2)
+        number = editor.begin("qmlx/ask", {"text": "Q", "workDoneToken": "w"})
+        await b.gate.reached()
+        editor.notify("window/workDoneProgress/cancel", {"token": "unknown"})
+        editor.notify("window/workDoneProgress/cancel", {"token": "w"})
+        await editor.request("qmlx/status")
+        b.gate.open()
+        result = await editor.result(number)
+        assert (result["finish"], result["text"], result["usage"]["generated"]) == ("cancelled", "ab", 2)
+        assert await editor.leave()
+
+
+async def test_forty_questions_of_which_thirty_nine_are_cancelled(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        editor = await editor_of(b)
+        await editor.request("qmlx/ask", {"text": "warm"})
+        before = len(b.ids())
+        rows = b.backend.passes.rows
+        numbers = [editor.begin("qmlx/ask", {"text": f"Question {n}"}) for n in range(40)]
+        for number in numbers[:39]:
+            editor.cancel(number)
+        result = await editor.result(numbers[39])
+        for number in numbers[:39]:
+            assert (await editor.error(number))[0] == CANCELLED
+        asked = len(b.ids()) - before
+        assert b.backend.passes.rows - rows == asked == result["usage"]["prefilled"] + result["usage"]["generated"]
+        assert [e.text for e in b.entries() if e.kind == "question"] == ["warm", "Question 39"]
+        assert await editor.leave()
+
+
+async def test_connection_dropped_in_mid_turn(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["abcdefghij", "other"]) as b:
+        first, second = await editor_of(b), await editor_of(b, "neovim-0.12")
+        b.gate.hold("decode", 3)
+        first.begin("qmlx/ask", {"text": "Q"})
+        await b.gate.reached()
+        dropping = asyncio.create_task(first.drop())
+        number = second.begin("qmlx/ask", {"text": "R"})
+        await second.request("qmlx/status")
+        b.gate.open()
+        await dropping
+        assert (await second.result(number))["text"] == "other"
+        assert "Q<|im_end|>\n<|im_start|>assistant\nabc<|im_end|>\n<|im_start|>user\nR" in text_of(b.ids())
+        assert await second.leave()
+
+
+async def test_shutdown_while_a_turn_runs(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["abcdefghij"]) as b:
+        editor = await editor_of(b)
+        b.gate.hold("decode", 3)
+        number = editor.begin("qmlx/ask", {"text": "Q"})
+        await b.gate.reached()
+        await editor.request("shutdown")
+        assert (await editor.refused("shutdown"))[0] == INVALID_REQUEST
+        assert (await editor.refused("qmlx/ask", {"text": "R"}))[0] == INVALID_REQUEST
+        editor.send({"jsonrpc": "2.0", "id": "nobody asked", "result": None})
+        editor.notify("textDocument/didSave", {"textDocument": {"uri": "file:///x"}})
+        b.gate.open()
+        assert (await editor.error(number))[0] == CANCELLED
+        editor.notify("exit", None)
+        assert await asyncio.wait_for(editor.serving, 10)
+        editor.check()
+        assert text_of(b.ids()).endswith("abc")
+
+
+async def test_exit_without_shutdown_is_no_orderly_end(b: Bench) -> None:
+    editor = await editor_of(b)
+    editor.notify("exit", None)
+    assert not await asyncio.wait_for(editor.serving, 10)
+    other = await editor_of(b)
+    other.send_bytes(b"Content-Length: 10\r\n\r\n{")
+    assert not await other.drop()
+    third = await editor_of(b)
+    assert await third.drop()
+
+
+async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
+    editor = await editor_of(b)
+    empty = await editor.request("qmlx/conversation", {"root": b.project.as_uri()})
+    assert empty == {
+        "root": str(b.project), "epoch": 0, "turns": [], "totals": {"turns": 0, "entries": 0, "tokens": 0},
+    }  # fmt: skip
+    answers = [await editor.request("qmlx/ask", {"text": text}) for text in ("A", "B", "C")]
+    found = await editor.request("qmlx/conversation", {"root": str(b.project), "limit": 2})
+    assert [turn["question"] for turn in found["turns"]] == ["B", "C"]
+    assert found["totals"] == {"turns": 3, "entries": 7, "tokens": len(b.ids())}
+    last = found["turns"][-1]
+    assert (last["turnId"], last["text"], last["finish"]) == (answers[2]["turnId"], answers[2]["text"], "complete")
+    assert last["span"] == [b.entries()[-1].start, b.entries()[-1].end]
+    assert last["usage"] == answers[2]["usage"]
+    assert (await editor.request("qmlx/conversation", {"limit": 0}))["turns"] == []
+    status = await editor.request("qmlx/status", {})
+    assert set(status) == {"version", "pid", "clients", "model", "conversations", "store", "queue", "usage"}
+    assert status["model"]["state"] == "ready"
+    assert status["conversations"] == [{
+        "root": str(b.project), "epoch": 0, "tokens": len(b.ids()), "live": True, "live_tokens": len(b.ids()),
+        "live_bytes": 4 * len(b.ids()) + 16, "busy": False,
+    }]  # fmt: skip
+    assert status["usage"] == answers[2]["usage"]
+    assert status["store"]["segments"] == 3
+    assert status["queue"] == {"running": 0, "waiting": 0}
+    assert await editor.leave()
+
+
+async def test_prefix_is_the_same_from_every_editor(tmp_path: Path) -> None:
+    """Client, process id and spelling of the folder never reach the prompt."""
+    seen = set()
+    for client in CLIENT_NAMES:
+        (tmp_path / client).mkdir()
+        async with bench(tmp_path / client, replies=["x"]) as b:
+            editor = await editor_of(b, client, processId=None)
+            await editor.request("qmlx/ask", {"text": "Q"})
+            seen.add(tuple(b.ids()))
+            assert await editor.leave()
+    assert len(seen) == 1
+
+
+async def test_dead_parent_ends_the_connection(b: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("qmlx_lsp.lsp.lifecycle.PARENT_POLL_S", 0.01)
+    process = await asyncio.create_subprocess_exec("sleep", "1000")
+    editor = await editor_of(b, processId=process.pid)
+    await editor.request("qmlx/status")
+    assert not editor.serving.done()
+    process.kill()
+    await process.wait()
+    assert not await asyncio.wait_for(editor.serving, 10)

@@ -1,0 +1,311 @@
+"""What survives a restart, a small memory, a bad disk; counted where the forward pass happens."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.errors import StoreError
+from qmlx_lsp.state import StateCopy
+from qmlx_lsp.transcript.entry import Finish
+from tests.support.bench import Bench, bench, quick, text_of
+from tests.support.faulty_files import FaultyFiles
+from tests.support.waiting import until
+
+HEADER_TOKENS = 1 + 1 + 1 + len("assistant\n")
+NEXT_TOKENS = len("\n") + 1 + len("user\n")
+
+
+def payloads(b: Bench) -> list[Path]:
+    """Segment and snapshot files of the store."""
+    folder = b.paths.checkpoints
+    return sorted(f for kind in ("segments", "snapshots") for f in (folder / kind).rglob("*") if f.is_file())
+
+
+async def test_restart_restores_all_that_was_checkpointed(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        await b.ask("B")
+        before = b.ids()
+        await b.restart()
+        usage = (await b.ask("C")).usage
+        assert (usage.plan, usage.restored, usage.live) == ("restore", len(before), 0)
+        assert usage.prefilled == NEXT_TOKENS + len("C") + HEADER_TOKENS
+        assert usage.restore_bytes >= 4 * len(before)
+        assert usage.restore_ms > 0
+        assert sum(length for kind, length in b.gate.passes[-1:] if kind == "x") == 0
+        assert b.ids()[: len(before)] == before
+        await b.check()
+        assert (await b.ask("D")).usage.plan == "live"
+
+
+@pytest.mark.parametrize(("kind", "after"), [("prefill", 2), ("decode", 1), ("decode", 5)])
+async def test_restart_after_a_cancel_restores_to_the_token(tmp_path: Path, kind: str, after: int) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": 64})
+    async with bench(tmp_path, settings) as b:
+        cancelled = await b.cancelled("q" * 500, kind, after)
+        reached = (await b.session()).live_position
+        ids = b.ids()
+        await b.restart()
+        assert b.ids() == ids
+        usage = (await b.ask("q" * 500)).usage
+        assert usage.restored == reached
+        assert b.ids()[: len(ids)] == ids
+        if kind == "prefill":
+            assert usage.prefilled == len(ids) - reached + HEADER_TOKENS
+        else:
+            assert cancelled.turn_id is not None
+        await b.check()
+
+
+async def test_restored_state_answers_as_a_cold_one(tmp_path: Path) -> None:
+    """The scripted model's reply names a digest of everything it has read."""
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        await b.restart()
+        warm = await b.ask("B")
+        assert warm.usage.plan == "restore"
+        digest = ScriptedBackend()
+        state = digest.new_state()
+        digest.prefill(state, b.ids()[: b.entries()[-1].start + HEADER_TOKENS])
+        expected = bytes(t for t in digest._reply(state) if t < 256).decode()
+        assert warm.text == expected
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut", "empty"])
+async def test_damaged_checkpoints_are_a_miss_with_a_reason(tmp_path: Path, damage: str) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        await b.restart()
+        for file in payloads(b):
+            data = bytearray(file.read_bytes())
+            data[-1] ^= 1
+            file.write_bytes({"flip": bytes(data), "cut": bytes(data[: len(data) // 2]), "empty": b""}[damage])
+        answer = await b.ask("B")
+        assert (answer.usage.plan, answer.usage.restored, answer.finish) == ("cold", 0, Finish.COMPLETE)
+        assert answer.usage.reason not in (None, "start", "no checkpoint")
+        assert answer.usage.prefilled == answer.usage.context
+        await b.check()
+        await b.restart()
+        assert (await b.ask("C")).usage.plan == "restore"
+
+
+async def test_newest_checkpoint_damaged_an_older_one_serves(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        old, at = set(payloads(b)), len(b.ids())
+        await b.ask("B")
+        await b.restart()
+        for file in set(payloads(b)) - old:
+            file.write_bytes(file.read_bytes()[:-1] + b"?")
+        usage = (await b.ask("C")).usage
+        assert (usage.plan, usage.restored) == ("restore", at)
+        assert usage.reason is not None
+        await b.check()
+
+
+class Full(FaultyFiles):
+    """A disk without space for as long as ``full``."""
+
+    full = True
+
+    def pwritev(self, fd, pieces, offset):  # type: ignore[no-untyped-def]
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().pwritev(fd, pieces, offset)
+
+
+async def test_full_disk_costs_one_notice_and_no_turn(tmp_path: Path) -> None:
+    disk = Full()
+    async with bench(tmp_path, files=disk) as b:
+        for question in "ABC":
+            answer = await b.ask(question)
+            assert (answer.finish, answer.usage.written_bytes) == (Finish.COMPLETE, 0)
+        assert len(b.notices) == 1
+        assert "checkpoint was not written" in b.notices[0]
+        disk.full = False
+        ids = b.ids()
+        assert (await b.ask("D")).usage.written_bytes >= 4 * len(ids)  # everything that is missing
+        disk.full = True
+        await b.ask("E")
+        assert len(b.notices) == 2
+        await b.check()
+
+
+async def test_store_that_cannot_be_opened_is_said_to_whoever_comes_and_turns_work(tmp_path: Path) -> None:
+    b = Bench.__new__(Bench)
+    (tmp_path / "home" / "cache").mkdir(parents=True)
+    (tmp_path / "home" / "cache" / "checkpoints").write_text("in the way")
+    b.__init__(tmp_path)  # type: ignore[misc]
+    try:
+        assert len(b.notices) == 1  # it listened after the start
+        assert b.notices[0].startswith("No checkpoints: ")
+        assert (await b.ask("A")).finish is Finish.COMPLETE
+        assert (await b.ask("B")).usage.plan == "live"
+        assert (await b.app.registry.status(0))["store"] is None
+    finally:
+        await b.app.stop()
+
+
+class BadCopy(ScriptedBackend):
+    def copy_state(self, state, start) -> StateCopy:  # type: ignore[no-untyped-def]
+        raise RuntimeError("out of memory")
+
+
+async def test_copy_that_fails_costs_the_checkpoint_and_not_the_turn(tmp_path: Path) -> None:
+    async with bench(tmp_path, make=BadCopy) as b:
+        assert (await b.ask("A")).finish is Finish.COMPLETE
+        assert (await b.ask("B")).usage.plan == "live"
+        assert b.notices == [
+            "The conversation goes on, but its checkpoint was not written: RuntimeError: out of memory"
+        ]
+
+
+async def test_slow_disk_goes_on_behind_the_answers_and_saves_what_was_copied(tmp_path: Path) -> None:
+    settings = quick(store={"answer_wait_s": 0.01})
+    async with bench(tmp_path, settings, context_tokens=1024, replies=["r" * 100] * 9) as b:
+        session = await b.session()
+        await b.ask("A")
+        disk = threading.Event()
+        b.app._store_thread.submit(disk.wait, 20)
+        assert (await b.ask("B" * 150)).usage.written_bytes == 0
+        last, _ = b.begin("C" * 300)  # does not fit behind the others: a new epoch, which has to ask the store
+        await until(lambda: session.conversation.epoch)
+        disk.set()
+        await last
+        assert b.notices == []
+        await b.restart()
+        usage = (await b.ask("D")).usage
+        assert usage.plan == "restore"
+        await b.check()
+
+
+async def test_small_memory_drops_the_oldest_and_restores_it(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    async with bench(tmp_path, quick(memory={"live_gib": 0.0})) as b:
+        await b.ask("A")
+        ids = b.ids()
+        assert (await b.session()).live is not None  # the newest stays
+        await b.ask("B", root=other)
+        assert (await b.session()).live is None
+        usage = (await b.ask("C")).usage
+        assert (usage.plan, usage.restored, usage.reason) == ("restore", len(ids), "memory")
+        await b.check()
+
+
+async def test_drop_and_restore_beside_a_state_that_is_further_on(tmp_path: Path) -> None:
+    async with bench(tmp_path, hybrid=False) as b:
+        await b.ask("A")
+        await b.restart(hybrid=False)
+        await b.ask("B")
+        usage = (await b.ask("C")).usage
+        assert usage.plan == "live"
+        await b.check()
+
+
+def _refusing(write: Callable[..., object], full: list[bool]) -> Callable[..., object]:
+    """``write``, refused while ``full`` is not empty."""
+
+    def guarded(*args: object) -> object:
+        if full:
+            raise StoreError("the disk is full")
+        return write(*args)
+
+    return guarded
+
+
+async def test_log_that_cannot_be_written_fails_the_question_and_is_made_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused at each of the three writes of a turn in turn; afterwards log, transcript and state agree."""
+    for write in ("append", "begin_reply", "finish_reply"):
+        (tmp_path / write).mkdir()
+        async with bench(tmp_path / write, replies=["one", "two", "three"]) as b:
+            await b.ask("A")
+            full = [True]
+            monkeypatch.setattr(b.app._log, write, _refusing(getattr(b.app._log, write), full))
+            with pytest.raises(StoreError, match="the disk is full"):
+                await b.ask("B")
+            with pytest.raises(StoreError):
+                await b.ask("B")
+            full.clear()
+            answer = await b.ask("C")
+            assert answer.finish is Finish.COMPLETE
+            await b.check()
+            assert Finish.OPEN not in {e.finish for e in b.entries()}
+            if write == "finish_reply":
+                assert [e.text for e in b.entries()][-4:] == ["B", "two", "C", "three"]
+
+
+async def test_usage_that_cannot_be_amended_does_not_fail_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench(tmp_path) as b:
+
+        def refuse(*_args: object) -> None:
+            raise StoreError("the disk is full")
+
+        monkeypatch.setattr(b.app._log, "amend_usage", refuse)
+        assert (await b.ask("A")).usage.written_bytes > 0
+
+
+async def test_engine_that_refuses_leaves_no_reply_open(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        worker = b.app.registry.services.worker
+        real, calls = worker.call, []
+
+        async def busy(work, *rest):  # type: ignore[no-untyped-def]
+            calls.append(work)
+            raise StoreError("the engine is busy")
+
+        worker.call = busy  # type: ignore[method-assign]
+        with pytest.raises(StoreError, match="busy"):
+            await b.ask("B")
+        worker.call = real  # type: ignore[method-assign]
+        assert calls
+        assert (await b.ask("C")).finish is Finish.COMPLETE
+        await b.check()
+        assert Finish.OPEN not in {e.finish for e in b.entries()}
+
+
+async def test_reply_cut_off_by_a_crash_is_recovered_as_cancelled(tmp_path: Path) -> None:
+    """The process goes without a word: a second one opens the same folder."""
+    settings = quick(stream={"journal_ms": 10})
+    async with bench(tmp_path, settings, replies=["abcdefgh"]) as b:
+        b.gate.hold("decode", 6)
+        task, _ = b.begin("Q")
+        await b.gate.reached()
+        await until(lambda: b.entries()[-1].text)
+        late = Bench(tmp_path, settings)
+        try:
+            assert late.entries()[-1].finish is Finish.CANCELLED
+            assert text_of(late.ids()).endswith("assistant\nabcde")
+            ids = late.ids()
+            assert (await late.ask("R")).finish is Finish.COMPLETE
+            assert late.ids()[: len(ids)] == ids
+        finally:
+            await late.app.stop()
+        b.gate.open()
+        with pytest.raises(AssertionError):
+            await task
+
+
+async def test_stop_records_what_runs(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["abcdefgh"]) as b:
+        b.gate.hold("decode", 4)
+        task, _ = b.begin("Q")
+        await b.gate.reached()
+        stopping = asyncio.create_task(b.app.registry.stop(10))
+        await asyncio.sleep(0)
+        b.gate.open()
+        await stopping
+        assert (await task).finish is Finish.CANCELLED
+        assert text_of(b.ids()).endswith("abcd")
