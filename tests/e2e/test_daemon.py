@@ -339,7 +339,7 @@ async def test_connector_imports_little(h: Home) -> None:
     own = {name for name in loaded if name.startswith("qmlx_lsp.")}
     assert own == {
         "qmlx_lsp.cli", "qmlx_lsp.cli.main", "qmlx_lsp.daemon", "qmlx_lsp.daemon.connector", "qmlx_lsp.daemon.socket",
-        "qmlx_lsp.errors", "qmlx_lsp.paths", "qmlx_lsp.settings",
+        "qmlx_lsp.errors", "qmlx_lsp.paths",
     }  # fmt: skip
     heavy = {"asyncio", "argparse", "pygls", "lsprotocol", "mlx", "numpy", "orjson", "rich", "platformdirs"}
     assert not loaded & heavy

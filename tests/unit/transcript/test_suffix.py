@@ -112,7 +112,7 @@ def test_token_that_stands_in_the_fragment_but_stops_nothing_is_no_end():
 def test_question_that_was_withdrawn_leaves_no_open_header():
     transcript = asked()
     before = transcript.log.ids()
-    assert transcript.unanswered == "q"
+    assert transcript.ends_unanswered_with([(Kind.QUESTION, "q", None)])
     transcript.extend(transcript.draft([(Kind.QUESTION, "again", None)]))
     added = CODEC.decode(transcript.log.ids(len(before)))
     assert added == "\n\n(The question above was withdrawn before it was answered.)\nagain"
