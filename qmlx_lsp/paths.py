@@ -118,8 +118,8 @@ def find() -> Paths:
 
 
 def project(given: str) -> Path:
-    """A project's folder by its one name: absolute, without ``..``; what an editor calls it."""
-    return Path(os.path.normpath(Path(given).absolute()))
+    """A project's folder by its one name: absolute, without ``..`` and symbolic links. Editors' roots get the same."""
+    return Path(os.path.realpath(given))
 
 
 def _runtime(system: str | None, cache: Path) -> Path:

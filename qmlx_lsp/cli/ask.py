@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import paths
-from qmlx_lsp.cli.client import connect
+from qmlx_lsp.cli.client import Client, connect
 from qmlx_lsp.cli.output import Bar, bar, json_lines
 from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.settings import load
 
 _PLACE = re.compile(r"(.+?):(\d+)(?:-(\d+))?$")
 
@@ -39,6 +40,7 @@ def run(given: argparse.Namespace) -> int:
     with bar() as shown:
         client = connect(paths.find(), [root], _Printer(shown, quiet=given.json))
         try:
+            _say_if_another_model(client)
             answer = client.request("qmlx/ask", params)
         finally:
             client.close()
@@ -48,6 +50,14 @@ def run(given: argparse.Namespace) -> int:
         print()
         _print_usage(answer)
     return 0 if answer["finish"] != "error" else 1
+
+
+def _say_if_another_model(client: Client) -> None:
+    """A daemon keeps the model it was started with; whoever has just set another one wants to know."""
+    running, wanted = client.request("qmlx/status", {})["model"]["name"], load(paths.find().config_file).model.name
+    if running != wanted:
+        note = f"the daemon was started with the model {running}; `qmlx-lsp daemon stop` lets {wanted} take over"
+        print(f"qmlx-lsp: note: {note}", file=sys.stderr)
 
 
 class _Printer:

@@ -30,7 +30,7 @@ START_S = 60.0
 STOP_S = 30.0
 POLL_S = 0.02
 LOCK_S = 0.3  # whoever looks whether a daemon runs holds its lock for a moment
-GREETING_BYTES_MAX = 4096
+GREETING_BYTES_MAX = 1 << 20  # the answer to `status` lists every conversation
 
 
 def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | None:

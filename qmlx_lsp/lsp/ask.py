@@ -27,9 +27,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
         question = Ask(wanted.text, path, lines_from(wanted.range), wanted.max_tokens)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
-        feed = Feed(
-            connection.protocol, connection.next_job_id(), wanted.work_done_token, wanted.partial_result_token
-        )
+        feed = Feed(connection.protocol, connection.job_id, wanted.work_done_token, wanted.partial_result_token)
         job = Job(on_text=feed.text, on_progress=feed.progress)
         connection.own(job, wanted.work_done_token)
         turn = asyncio.create_task(connection.registry.ask(root, question, job))

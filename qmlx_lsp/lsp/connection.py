@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,10 +36,11 @@ class Connection:
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, str | int | None] = {}
         self._turns: set[asyncio.Task[Any]] = set()
-        self._numbers = itertools.count(1)
 
-    def next_job_id(self) -> str:
-        return f"ask-{next(self._numbers)}"
+    @property
+    def job_id(self) -> str:
+        """The running request's own id as text, by which its editor knows the stream. Inside a handler only."""
+        return str(self.protocol.msg_id)
 
     def own(self, job: Job, work_done_token: str | int | None) -> None:
         self._jobs[job] = work_done_token

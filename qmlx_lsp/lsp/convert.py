@@ -49,9 +49,9 @@ def roots_from(params: types.InitializeParams) -> list[Path]:
 
 
 def folder_path(uri: str) -> Path | None:
-    """The folder of a file URI (or a plain absolute path) by its one name, None for another scheme."""
+    """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme."""
     path = uri if uri.startswith("/") else uri_to_path(uri)
-    return None if path is None or "\0" in path else Path(os.path.normpath(path))
+    return None if path is None or "\0" in path else Path(os.path.realpath(path))
 
 
 def file_path(uri: str) -> str:

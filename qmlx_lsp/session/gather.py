@@ -43,11 +43,16 @@ class Gathered:
 
 
 def relative(root: Path, path: str | Path) -> str | None:
-    """``path`` below ``root`` in POSIX spelling, or None when it lies outside. ``..`` leads where it leads."""
-    try:
-        return str(PurePosixPath(Path(os.path.normpath(path)).relative_to(root)))
-    except ValueError:
-        return None
+    """``path`` below ``root`` in POSIX spelling, or None when it lies outside. ``..`` leads where it leads.
+
+    ``root`` is a real path, without symbolic links. ``path`` may reach it through some (macOS has ``/tmp`` and
+    ``/var``), or be one below it: a link that the project holds is a file of the project.
+    """
+    folder, name = os.path.split(os.path.normpath(path))
+    for spelling in (Path(folder, name), Path(os.path.realpath(folder), name)):
+        if spelling == root or root in spelling.parents:
+            return str(PurePosixPath(spelling.relative_to(root)))
+    return None
 
 
 def look(

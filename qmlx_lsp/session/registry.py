@@ -79,7 +79,7 @@ class Registry:
                 continue
             path = relative(root, file)
             if path is not None:
-                texts[path] = document.text
+                texts.setdefault(path, document.text)
         return texts
 
     # --- questions ----------------------------------------------------------------------------------------------

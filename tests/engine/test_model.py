@@ -38,7 +38,7 @@ def test_whole_folder_is_loaded_and_described(tmp_path):
     assert (info.eos_ids, info.context_tokens) == ({256, 258}, 512)
     assert (info.needs_snapshot, info.not_persisted) == (False, None)
     assert (info.think, len(info.fingerprint)) == (("<think>", "</think>"), 16)
-    assert reports == [(0, 1, f"loading {folder}"), (1, 1, f"loading {folder}")]
+    assert reports == [(0, 0, f"loading {folder}")]
     weights = folder / "model.safetensors"
     (header,) = struct.unpack("<Q", weights.read_bytes()[:8])
     assert info.weight_bytes == weights.stat().st_size - 8 - header

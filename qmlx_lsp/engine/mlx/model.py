@@ -151,7 +151,7 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
     """
     folder = resolve(source, models, report, cancelled)
     config = check_folder(folder, source)
-    report(0, 1, f"loading {source}")
+    report(0, 0, f"loading {source}")
     try:
         model, config = load_model(folder)
     except (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError) as error:
@@ -160,7 +160,6 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
         tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {first_line(error)}") from error
-    report(1, 1, f"loading {source}")
     return model, describe(source, folder, config, model, tokenizer)
 
 

@@ -237,3 +237,18 @@ async def test_deepest_root_wins_and_folders_come_and_go(b: Bench) -> None:
     await editor.request("qmlx/ask", about(inner / "a.py"))
     assert len(b.entries(inner)) == 4
     assert await editor.leave()
+
+
+async def test_symbolic_links_lead_to_one_conversation(b: Bench, tmp_path: Path) -> None:
+    file = b.project / "a.py"
+    file.write_text("x = 1\n")
+    (tmp_path / "link").symlink_to(b.project)
+    through = tmp_path / "link" / "a.py"
+    editor = await editor_of(b, root=tmp_path / "link")
+    editor.open(through, "x = 2\n")
+    await editor.request("qmlx/ask", about(through))
+    await editor.request("qmlx/ask", about(file))
+    await editor.request("qmlx/ask", about(file, root=str(tmp_path / "link")))
+    assert told(b) == ["File a.py:\n```python\nx = 2\n```\n"]
+    assert [entry.kind for entry in b.entries()].count(Kind.QUESTION) == 3
+    assert await editor.leave()
