@@ -118,7 +118,7 @@ def find() -> Paths:
 
 
 def project(given: str) -> Path:
-    """A project's folder by its one name: absolute, without ``..`` and symbolic links. Editors' roots get the same."""
+    """A project's folder by its one name: absolute, without ``..`` and symbolic links, as editors' roots are."""
     return Path(os.path.realpath(given))
 
 

@@ -1,9 +1,5 @@
 """The real backend: mlx-lm behind the few commands of ``engine.backend``.
 
-mlx-lm's own ``generate_step`` decodes. It queues the pass over a token before it yields that token, so after
-closing it anywhere the caches hold exactly the prompt and the ids that were yielded (read in mlx-lm 0.32.2 and
-held by tests).
-
 Invariant: every layer that knows its position stands at the state's position when a command returns.
 Invariant: a mark that can no longer be honoured is refused. Going back to a position makes every mark beyond it
 worthless, because the rows behind it are overwritten.
@@ -19,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.generate import generate_step, generation_stream
+from mlx_lm.generate import generation_stream
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.utils import maybe_set_recommended_wired_limit
@@ -28,6 +24,7 @@ from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, S
 from qmlx_lsp.engine.mlx import model as models
 from qmlx_lsp.engine.mlx import rows
 from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
+from qmlx_lsp.engine.mlx.decode import decode
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import StateCopy, StoredState
 
@@ -144,17 +141,13 @@ class MlxBackend:
         if sampling.seed is not None:
             mx.random.seed(sampling.seed)
         sampler = make_sampler(sampling.temperature, sampling.top_p, sampling.min_p, top_k=sampling.top_k)
-        # One chunk: the head of a reply is a few tokens. The last of them rides in generate_step's first step.
-        steps = generate_step(
-            mx.array(list(ids)), self._counted, max_tokens=max_tokens, sampler=sampler, prompt_cache=live.caches,
-            prefill_step_size=max(len(ids), 1),
-        )  # fmt: skip
+        steps = decode(self._counted, live.caches, ids, sampler, max_tokens)
         read = len(ids)
         try:
             with _wired():
-                for token, _ in steps:
+                for token in steps:
                     read += 1
-                    yield int(token)
+                    yield token
         except GeneratorExit:
             self._advanced(live, read)
             raise
