@@ -70,7 +70,7 @@ def _arguments() -> argparse.Namespace:
 
 def _machine() -> dict[str, Any]:
     return {
-        "system": platform.platform(terse=True),
+        "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),

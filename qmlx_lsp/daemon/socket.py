@@ -48,9 +48,9 @@ def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | Non
         link.sendall(json.dumps({"op": op, "version": __version__}).encode() + b"\n")
         greeting = _read_greeting(link)
         link.settimeout(None)
-    except (FileNotFoundError, ConnectionError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError, ConnectionError):
         link.close()
-        return None
+        return None  # nothing listens there; whoever starts a daemon finds out whether the folder can be used
     except (OSError, ValueError) as error:
         link.close()
         raise DaemonError(
