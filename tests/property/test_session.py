@@ -7,6 +7,7 @@ or a checkpoint under the wrong key, answers differently from a model that reads
 from __future__ import annotations
 
 import asyncio
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,8 @@ async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) ->
 
 
 async def programme(steps: list[tuple[Any, ...]], *, hybrid: bool) -> None:
-    with tempfile.TemporaryDirectory() as base:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as base:
         (Path(base) / "project").mkdir()
         (Path(base) / "project" / "a.py").write_text("line = 0\n" * 10)
         made = quick(engine={"prefill_chunk_tokens": CHUNK})
