@@ -150,15 +150,7 @@ def initialize_before_model(home: Path) -> dict[str, float | bool]:
     environment = _environment(home, QMLX_MODEL=str(where.models / "smollm2-135m-instruct"))
     began = time.perf_counter()
     connector = subprocess.Popen([SCRIPT, "--stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
-    assert connector.stdin is not None
-    assert connector.stdout is not None
-    sink = connector.stdin
-
-    def send(data: bytes) -> None:
-        sink.write(data)
-        sink.flush()
-
-    client = Client(connector.stdout, send, sink.close, lambda _method, _params: None)
+    client = Client.over_stdio(connector)
     client.initialize([])
     answered = (time.perf_counter() - began) * 1000
     loaded_then = client.request("qmlx/status", {})["model"]["state"] == "ready"

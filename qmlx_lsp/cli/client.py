@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,19 @@ class Client:
     @classmethod
     def over_socket(cls, link: socket.socket, on_notify: Notify) -> Client:
         return cls(link.makefile("rb"), link.sendall, link.close, on_notify)
+
+    @classmethod
+    def over_stdio(cls, server: subprocess.Popen[bytes]) -> Client:
+        """A client of a process that was started with pipes; notifications are ignored until ``on_notify`` is set."""
+        assert server.stdin is not None
+        assert server.stdout is not None
+        sink = server.stdin
+
+        def send(data: bytes) -> None:
+            sink.write(data)
+            sink.flush()
+
+        return cls(server.stdout, send, sink.close, lambda _method, _params: None)
 
     def initialize(self, roots: list[Path]) -> dict[str, Any]:
         """The handshake; returns the daemon's answer to ``initialize``."""

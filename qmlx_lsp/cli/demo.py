@@ -159,15 +159,7 @@ class _Demo:
             [sys.executable, "-m", "qmlx_lsp", "--stdio"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment,
         )  # fmt: skip
-        assert connector.stdin is not None
-        assert connector.stdout is not None
-        sink = connector.stdin
-
-        def send(data: bytes) -> None:
-            sink.write(data)
-            sink.flush()
-
-        editor = Client(connector.stdout, send, sink.close, lambda _method, _params: None)
+        editor = Client.over_stdio(connector)
         try:
             editor.initialize([self._project])
             for name, text in self._texts.items():
@@ -178,8 +170,7 @@ class _Demo:
             yield editor
         finally:
             connector.kill()
-            connector.wait()
-            connector.stdout.close()
+            connector.communicate()
             _stop(home)
 
     def _say(self, text: str) -> None:
