@@ -110,6 +110,27 @@ async def test_newest_checkpoint_damaged_an_older_one_serves(tmp_path: Path) -> 
         await b.check()
 
 
+async def test_rows_whose_snapshot_is_lost_are_not_written_again(tmp_path: Path) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": 64})
+    async with bench(tmp_path, settings) as b:
+        await b.ask("q" * 4000)
+        rows = len(b.ids())
+        await b.restart()
+        for file in (b.paths.checkpoints / "snapshots").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"")
+        cancelled = await b.cancelled("B", "prefill", 2)
+        assert (cancelled.usage.plan, cancelled.usage.written_bytes) == ("cold", 0)
+        await b.check()
+        answer = await b.ask("B")
+        assert answer.usage.live == 3 * 64
+        headers = 2 * 16_384  # data begins there in the files of a segment and of a snapshot
+        assert headers < answer.usage.written_bytes < headers + 4 * rows // 2
+        await b.restart()
+        assert (await b.ask("C")).usage.plan == "restore"
+        assert b.notices == []
+
+
 class Full(FaultyFiles):
     """A disk without space for as long as ``full``."""
 
@@ -229,10 +250,13 @@ async def test_log_that_cannot_be_written_fails_the_question_and_is_made_good(
         (tmp_path / write).mkdir()
         async with bench(tmp_path / write, replies=["one", "two", "three"]) as b:
             await b.ask("A")
+            await b.restart(replies=["two", "three"])
             full = [True]
             monkeypatch.setattr(b.app._log, write, _refusing(getattr(b.app._log, write), full))
             with pytest.raises(StoreError, match="the disk is full"):
                 await b.ask("B")
+            if write != "finish_reply":
+                await b.check()
             with pytest.raises(StoreError):
                 await b.ask("B")
             full.clear()
@@ -270,6 +294,8 @@ async def test_engine_that_refuses_leaves_no_reply_open(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="busy"):
             await b.ask("B")
         worker.call = real  # type: ignore[method-assign]
+        assert b.entries()[-1].text == "B"  # no header of a reply stands there
+        assert (await b.session()).live is None  # nobody knows what it has read
         assert calls
         assert (await b.ask("C")).finish is Finish.COMPLETE
         await b.check()
