@@ -33,7 +33,7 @@ async def resume(session: Session, job: Job) -> Resumed:
     resumed = await _choose(session, job)
     services = session.services
     if services.store is not None and session.model.info.not_persisted is None and session.stored is None:
-        session.stored = await services.on_store(_covered, session, resumed.plan.position)
+        session.stored = await services.on_store(_covered, session, len(session.transcript.log))
     return resumed
 
 

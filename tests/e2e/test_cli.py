@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from qmlx_lsp import __version__
-from tests.e2e.test_daemon import log_of, slow_daemon
+from tests.e2e.test_daemon_ends import log_of, slow_daemon
 from tests.support.bench import text_of
 from tests.support.processes import Home, home, json_line
 

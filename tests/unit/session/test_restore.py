@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from qmlx_lsp.engine.scripted import ScriptedBackend
-from qmlx_lsp.errors import StoreError
 from qmlx_lsp.state import StateCopy
 from qmlx_lsp.transcript.entry import Finish
-from tests.support.bench import Bench, bench, quick, text_of
+from tests.support.bench import Bench, bench, quick
 from tests.support.faulty_files import FaultyFiles
 from tests.support.waiting import until
 
@@ -108,6 +105,27 @@ async def test_newest_checkpoint_damaged_an_older_one_serves(tmp_path: Path) -> 
         assert (usage.plan, usage.restored) == ("restore", at)
         assert usage.reason is not None
         await b.check()
+
+
+async def test_rows_whose_snapshot_is_lost_are_not_written_again(tmp_path: Path) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": 64})
+    async with bench(tmp_path, settings) as b:
+        await b.ask("q" * 4000)
+        rows = len(b.ids())
+        await b.restart()
+        for file in (b.paths.checkpoints / "snapshots").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"")
+        cancelled = await b.cancelled("B", "prefill", 2)
+        assert (cancelled.usage.plan, cancelled.usage.written_bytes) == ("cold", 0)
+        await b.check()
+        answer = await b.ask("B")
+        assert answer.usage.live == 3 * 64
+        headers = 2 * 16_384  # data begins there in the files of a segment and of a snapshot
+        assert headers < answer.usage.written_bytes < headers + 4 * rows // 2
+        await b.restart()
+        assert (await b.ask("C")).usage.plan == "restore"
+        assert b.notices == []
 
 
 class Full(FaultyFiles):
@@ -208,104 +226,3 @@ async def test_drop_and_restore_beside_a_state_that_is_further_on(tmp_path: Path
         usage = (await b.ask("C")).usage
         assert usage.plan == "live"
         await b.check()
-
-
-def _refusing(write: Callable[..., object], full: list[bool]) -> Callable[..., object]:
-    """``write``, refused while ``full`` is not empty."""
-
-    def guarded(*args: object) -> object:
-        if full:
-            raise StoreError("the disk is full")
-        return write(*args)
-
-    return guarded
-
-
-async def test_log_that_cannot_be_written_fails_the_question_and_is_made_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Refused at each of the three writes of a turn in turn; afterwards log, transcript and state agree."""
-    for write in ("append", "begin_reply", "finish_reply"):
-        (tmp_path / write).mkdir()
-        async with bench(tmp_path / write, replies=["one", "two", "three"]) as b:
-            await b.ask("A")
-            full = [True]
-            monkeypatch.setattr(b.app._log, write, _refusing(getattr(b.app._log, write), full))
-            with pytest.raises(StoreError, match="the disk is full"):
-                await b.ask("B")
-            with pytest.raises(StoreError):
-                await b.ask("B")
-            full.clear()
-            answer = await b.ask("C")
-            assert answer.finish is Finish.COMPLETE
-            await b.check()
-            assert Finish.OPEN not in {e.finish for e in b.entries()}
-            if write == "finish_reply":
-                assert [e.text for e in b.entries()][-4:] == ["B", "two", "C", "three"]
-
-
-async def test_usage_that_cannot_be_amended_does_not_fail_the_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with bench(tmp_path) as b:
-
-        def refuse(*_args: object) -> None:
-            raise StoreError("the disk is full")
-
-        monkeypatch.setattr(b.app._log, "amend_usage", refuse)
-        assert (await b.ask("A")).usage.written_bytes > 0
-
-
-async def test_engine_that_refuses_leaves_no_reply_open(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
-        await b.ask("A")
-        worker = b.app.registry.services.worker
-        real, calls = worker.call, []
-
-        async def busy(work, *rest):  # type: ignore[no-untyped-def]
-            calls.append(work)
-            raise StoreError("the engine is busy")
-
-        worker.call = busy  # type: ignore[method-assign]
-        with pytest.raises(StoreError, match="busy"):
-            await b.ask("B")
-        worker.call = real  # type: ignore[method-assign]
-        assert calls
-        assert (await b.ask("C")).finish is Finish.COMPLETE
-        await b.check()
-        assert Finish.OPEN not in {e.finish for e in b.entries()}
-
-
-async def test_reply_cut_off_by_a_crash_is_recovered_as_cancelled(tmp_path: Path) -> None:
-    """The process goes without a word: a second one opens the same folder."""
-    settings = quick(stream={"journal_ms": 10})
-    async with bench(tmp_path, settings, replies=["abcdefgh"]) as b:
-        b.gate.hold("decode", 6)
-        task, _ = b.begin("Q")
-        await b.gate.reached()
-        await until(lambda: b.entries()[-1].text)
-        late = Bench(tmp_path, settings)
-        try:
-            assert late.entries()[-1].finish is Finish.CANCELLED
-            assert text_of(late.ids()).endswith("assistant\nabcde")
-            ids = late.ids()
-            assert (await late.ask("R")).finish is Finish.COMPLETE
-            assert late.ids()[: len(ids)] == ids
-        finally:
-            await late.app.stop()
-        b.gate.open()
-        with pytest.raises(AssertionError):
-            await task
-
-
-async def test_stop_records_what_runs(tmp_path: Path) -> None:
-    async with bench(tmp_path, replies=["abcdefgh"]) as b:
-        b.gate.hold("decode", 4)
-        task, _ = b.begin("Q")
-        await b.gate.reached()
-        stopping = asyncio.create_task(b.app.registry.stop(10))
-        await asyncio.sleep(0)
-        b.gate.open()
-        await stopping
-        assert (await task).finish is Finish.CANCELLED
-        assert text_of(b.ids()).endswith("abcd")
