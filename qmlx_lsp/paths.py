@@ -48,10 +48,6 @@ class Paths:
         return self.cache / "blas"
 
     @property
-    def answers(self) -> Path:
-        return self.data / "answers"
-
-    @property
     def socket(self) -> Path:
         return self.runtime / "daemon.sock"
 

@@ -38,8 +38,8 @@ class Fragments:
     ``system_before`` + system text + ``system_after`` leaves the first user turn open. ``prompt`` closes a user turn
     and opens the reply. ``after_reply`` closes a reply and opens the next user turn; it is what follows a reply that
     was cut off, its end token included. ``close_thinking`` ends a thinking block that was cut off
-    (``close_thinking_line`` where that was at the beginning of a line), and ``thinking_open`` says whether ``prompt``
-    leaves one open.
+    (``close_thinking_line`` where that was at the beginning of a line). Whether a reply ended inside one is told from
+    its ids, ``prompt`` included.
     """
 
     system_before: tuple[int, ...]
@@ -49,7 +49,6 @@ class Fragments:
     close_thinking: tuple[int, ...] = ()
     think_start: tuple[int, ...] = ()
     think_end: tuple[int, ...] = ()
-    thinking_open: bool = False
     warnings: tuple[str, ...] = ()
     close_thinking_line: tuple[int, ...] = ()
 
@@ -97,7 +96,6 @@ def derive(
         close_thinking_line=tuple(codec.encode_fragment(close.removeprefix("\n"))),
         think_start=tuple(codec.encode_fragment(start)) if start else (),
         think_end=tuple(codec.encode_fragment(end)) if end else (),
-        thinking_open=bool(start) and prompt.rfind(start) > prompt.rfind(end),
         warnings=tuple(warnings),
     )
 

@@ -119,7 +119,7 @@ def _safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
     return header, 8 + length
 
 
-def fingerprint(folder: Path, config: Mapping[str, Any], adapter_path: str | None = None) -> bytes:
+def fingerprint(folder: Path, config: Mapping[str, Any]) -> bytes:
     """Digest (16 bytes) of everything that makes a state reusable; see the module's invariant.
 
     Reading whole weights (70 GB and more) would cost a minute at every start. Two sets of weights that differ,
@@ -128,7 +128,7 @@ def fingerprint(folder: Path, config: Mapping[str, Any], adapter_path: str | Non
     digest = hashlib.blake2b(digest_size=16)
     for version in ("mlx", "mlx-lm"):
         digest.update(f"{version} {metadata.version(version)}\n".encode())
-    digest.update(f"format {STATE_FORMAT} adapter {adapter_path or ''}\n".encode())
+    digest.update(f"format {STATE_FORMAT}\n".encode())
     digest.update(json.dumps(config, sort_keys=True).encode())
     for file in weight_files(folder):
         header, start = _safetensors_header(file)

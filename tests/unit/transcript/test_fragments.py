@@ -44,7 +44,7 @@ def test_chatml():
     assert text(fragments.prompt) == "<|im_end|>\n<|im_start|>assistant\n"
     assert text(fragments.after_reply) == "<|im_end|>\n<|im_start|>user\n"
     assert fragments.prompt == (258, 10, 257, *b"assistant\n")
-    assert (fragments.warnings, fragments.thinking_open, fragments.close_thinking) == ((), False, ())
+    assert (fragments.warnings, fragments.close_thinking) == ((), ())
 
 
 @pytest.mark.parametrize("template", [templates.ChatMl(), templates.Gemma(), templates.StopIsRole()])
@@ -62,7 +62,6 @@ def test_without_a_system_role_its_text_leads_the_first_question(template):
 def test_thinking_prompt():
     fragments = cut(templates.Thinking(), thinking=True, think=THINK)
     assert text(fragments.prompt).endswith("<|im_start|>assistant\n<think>\n")
-    assert fragments.thinking_open
     assert text(fragments.close_thinking) == "\n</think>\n\n"
     assert text(fragments.close_thinking_line) == "</think>\n\n"
     assert (fragments.think_start, fragments.think_end) == ((259,), (260,))
@@ -71,7 +70,6 @@ def test_thinking_prompt():
 def test_no_thinking_prompt():
     fragments = cut(templates.Thinking(), thinking=False, think=THINK)
     assert text(fragments.prompt).endswith("<think>\n\n</think>\n\n")
-    assert not fragments.thinking_open
 
 
 def test_thinking_that_history_hides_is_closed_all_the_same():
