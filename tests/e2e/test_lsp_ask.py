@@ -12,6 +12,7 @@ import pytest
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, text_of
 from tests.support.fake_editor import CLIENT_NAMES, InMemory, initialize_params
+from tests.support.waiting import until
 
 CANCELLED, INVALID_REQUEST = -32800, -32600
 
@@ -26,6 +27,11 @@ async def editor_of(b: Bench, client: str = "vscode-1.139", **changes: Any) -> I
     editor = InMemory(b.app)
     await editor.initialize(initialize_params(client, b.project, **changes))
     return editor
+
+
+def stopped(b: Bench) -> bool:
+    """Whether the turn that stands at the gate has been told to stop: only then may the gate be opened."""
+    return any(job.cancelled for job in b.app.registry._running)
 
 
 async def test_question_streams_in_order_and_ends_once(tmp_path: Path) -> None:
@@ -59,6 +65,7 @@ async def test_cancel_request_is_answered_once_and_after_the_log(tmp_path: Path)
         await b.gate.reached()
         editor.cancel(number)
         editor.cancel(number)
+        await until(lambda: stopped(b))
         assert (await editor.request("qmlx/status"))["queue"]["running"] == 1
         assert number not in [m["id"] for m in editor.messages if "method" not in m]
         at_answer: list[Finish | None] = []
@@ -90,7 +97,7 @@ async def test_cancelled_progress_gets_a_normal_answer(tmp_path: Path) -> None:
         await b.gate.reached()
         editor.notify("window/workDoneProgress/cancel", {"token": "unknown"})
         editor.notify("window/workDoneProgress/cancel", {"token": "w"})
-        await editor.request("qmlx/status")
+        await until(lambda: stopped(b))
         b.gate.open()
         result = await editor.result(number)
         assert (result["finish"], result["text"], result["usage"]["generated"]) == ("cancelled", "ab", 2)
@@ -123,7 +130,7 @@ async def test_connection_dropped_in_mid_turn(tmp_path: Path) -> None:
         await b.gate.reached()
         dropping = asyncio.create_task(first.drop())
         number = second.begin("qmlx/ask", {"text": "R"})
-        await second.request("qmlx/status")
+        await until(lambda: stopped(b))
         b.gate.open()
         await dropping
         assert (await second.result(number))["text"] == "other"
@@ -142,6 +149,7 @@ async def test_shutdown_while_a_turn_runs(tmp_path: Path) -> None:
         assert (await editor.refused("qmlx/ask", {"text": "R"}))[0] == INVALID_REQUEST
         editor.send({"jsonrpc": "2.0", "id": "nobody asked", "result": None})
         editor.notify("textDocument/didSave", {"textDocument": {"uri": "file:///x"}})
+        await until(lambda: stopped(b))
         b.gate.open()
         assert (await editor.error(number))[0] == CANCELLED
         editor.notify("exit", None)

@@ -54,8 +54,14 @@ class Gate:
     def hold(self, kind: str, after: int = 0) -> None:
         """Stop before pass number ``after`` (from 0) of ``kind`` from now on."""
         self._reached.clear()
-        self._go.clear()
+        self._go = threading.Event()  # one per stop: the engine may stand at the last one still
         self._kind, self._left, self._error = kind, after, None
+
+    def move(self, kind: str, after: int = 0) -> None:
+        """Let the engine go on, up to pass number ``after`` of ``kind`` from here."""
+        here = self._go
+        self.hold(kind, after)
+        here.set()
 
     def fail(self, kind: str, after: int = 0, error: Exception | None = None) -> None:
         self._kind, self._left, self._error = kind, after, error or RuntimeError("boom")

@@ -246,8 +246,7 @@ async def test_conversations_are_apart_and_answers_do_not_wait_for_each_others_t
         await b.gate.reached()
         second, _ = b.begin("Second", root=other)
         await waiting(b)
-        b.gate.open()
-        b.gate.hold("decode", 4)  # the first reply takes three passes: this is inside the second one
+        b.gate.move("decode", 4)  # the first reply takes three passes: this is inside the second one
         answer = await first
         assert answer.text == "aa"
         await b.gate.reached()
