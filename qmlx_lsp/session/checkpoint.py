@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.state import StateCopy
+from qmlx_lsp.storage.checkpoints import Key
 from qmlx_lsp.transcript.tokens import TokenLog
 
 TROUBLE = "checkpoints"  # what a notice of ours is about
@@ -59,11 +60,8 @@ def _save(session: Session, copy: StateCopy, log: TokenLog) -> tuple[int, bool]:
     """
     store, info = session.services.store, session.model.info
     assert store is not None
-    written = store.save(info.fingerprint, log, copy)
-    found = store.find(info.fingerprint, log, needs_snapshot=info.needs_snapshot, limit=copy.end)
-    if found:
-        store.pin(str(session.root), found[0])
-    return written, bool(found) and found[0].position == copy.end
+    saved = store.save(Key(info.fingerprint, log, info.needs_snapshot), copy, owner=str(session.root))
+    return saved.written, saved.found is not None and saved.found.position == copy.end
 
 
 def _ended(session: Session, log: TokenLog, saving: asyncio.Future[tuple[int, bool]]) -> None:

@@ -90,7 +90,7 @@ def _covered(session: Session, limit: int) -> int:
 def _why_none(session: Session, limit: int) -> str:
     store, info = session.services.store, session.model.info
     assert store is not None
-    return store.why_none(info.fingerprint, session.transcript.log, needs_snapshot=info.needs_snapshot, limit=limit)
+    return store.why_none(info.fingerprint, session.transcript.log, limit=limit)
 
 
 def _restore(session: Session, backend: Backend, found: Found) -> Restored:

@@ -3,10 +3,10 @@
 It must never serve a state that is doubtful, fail a turn because of its own trouble (a lookup then finds
 nothing), or delete what is leased.
 
-Invariant: only new rows are written; what the chain from 0 already covers is not written again.
 Invariant: after a crash at any moment the next opening finds every checkpoint whole or not at all.
-Invariant: the files of ``segments/``, ``snapshots/`` and ``quarantine/`` together stay within the quota. The
-index is not counted: about 300 bytes a file.
+Invariant: everything in the folder stays within the quota, the quarantine and temporary files included. The index
+alone does not count (about 300 bytes a file, and a journal of at most a MiB), for it can be thrown away.
+Invariant: several processes may use one store; one at a time writes, and what anyone holds is not deleted.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from qmlx_lsp.errors import CheckpointRejected, StoreError
 from qmlx_lsp.state import StateCopy, StoredState
 from qmlx_lsp.storage import lookup
 from qmlx_lsp.storage.catalog import Catalog
 from qmlx_lsp.storage.files import FileSystem, OsFiles
-from qmlx_lsp.storage.leases import Leases
 from qmlx_lsp.storage.lookup import Digests, Found, Miss, Reach
 from qmlx_lsp.storage.restore import OpenCheckpoint
-from qmlx_lsp.storage.row import Link
-from qmlx_lsp.storage.segment import Encoded, FileRejected, encode_segment, encode_snapshot
+from qmlx_lsp.storage.saving import Key, Saved, Saver
+from qmlx_lsp.storage.segment import FileRejected
 from qmlx_lsp.storage.shelf import damage, reason_of
 from qmlx_lsp.transcript.tokens import TokenLog
 
-__all__ = ["CheckpointStore", "Found", "Miss"]
+__all__ = ["CheckpointStore", "Found", "Key", "Miss", "Saved"]
+
+_T = TypeVar("_T")
 
 _TROUBLE = (OSError, sqlite3.Error)
 _NO_FAULT = ("evicted", "unreadable")  # reasons of ours that blame no file
@@ -56,15 +58,14 @@ class CheckpointStore:
     ) -> None:
         self._folder = folder
         self._quota = quota_bytes
-        self._floor = free_floor_bytes
         self._clock = clock
         self._files = files or OsFiles()
-        self._leases = Leases()
         self._current: set[bytes] = set()  # fingerprints in use since the store was opened
         try:
             self._catalog = Catalog(self._files, folder, quota_bytes)
         except _TROUBLE as error:
             raise StoreError(self._useless(error)) from error
+        self._saver = Saver(self._catalog, self._files, folder, quota_bytes, free_floor_bytes, clock)
 
     def _useless(self, error: Exception) -> str:
         why = reason_of(error) if isinstance(error, OSError) else str(error)
@@ -78,11 +79,9 @@ class CheckpointStore:
 
     def find(self, fingerprint: bytes, log: TokenLog, *, needs_snapshot: bool, limit: int) -> list[Found]:
         """Checkpoints of at most ``limit`` tokens that fit ``log``, longest first. Trouble finds nothing."""
-        digests = Digests(log)
-        chains, snapshots = self._fitting(fingerprint, digests, min(limit, len(log)))
-        return lookup.candidates(chains, snapshots, digests, log, needs_snapshot=needs_snapshot)
+        return self._stored(fingerprint, log, limit).candidates(log, needs_snapshot=needs_snapshot)
 
-    def why_none(self, fingerprint: bytes, log: TokenLog, *, needs_snapshot: bool, limit: int) -> str:
+    def why_none(self, fingerprint: bytes, log: TokenLog, *, limit: int) -> str:
         """Why ``find`` came back empty.
 
         ``evicted``, ``forgotten`` or a rejection's reason (``corrupt`` …) if something that fitted was taken out
@@ -91,24 +90,22 @@ class CheckpointStore:
         """
         limit = min(limit, len(log))
         try:
-            segments, snapshots = self._catalog.ask(lambda index: index.upto(fingerprint, limit))
-            foreign = self._catalog.ask(lambda index: index.foreign_ends(fingerprint, limit))
+            own = self._catalog.ask(lambda index: index.ends(fingerprint, limit, own=True))
+            foreign = self._catalog.ask(lambda index: index.ends(fingerprint, limit, own=False))
         except _TROUBLE:
             return "unreadable"
-        own = [*segments, *snapshots] if needs_snapshot else segments
         return lookup.why(own, foreign, self._catalog.gone(fingerprint), Digests(log)).reason
 
     def covered(self, fingerprint: bytes, log: TokenLog, limit: int) -> int:
         """How many tokens of ``log``, at most ``limit``, have their rows in the store; 0 in case of trouble."""
-        return max(self._fitting(fingerprint, Digests(log), min(limit, len(log)))[0])
+        return self._stored(fingerprint, log, limit).end
 
-    def _fitting(self, fingerprint: bytes, digests: Digests, limit: int) -> tuple[Reach, list[Link]]:
+    def _stored(self, fingerprint: bytes, log: TokenLog, limit: int) -> Reach:
         self._current.add(fingerprint)
         try:
-            segments, snapshots = self._catalog.ask(lambda index: index.upto(fingerprint, limit))
+            return self._saver.reach(fingerprint, Digests(log), min(limit, len(log)))
         except _TROUBLE:
-            return {0: ()}, []
-        return lookup.reach(segments, digests), snapshots
+            return lookup.NOTHING
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -119,7 +116,7 @@ class CheckpointStore:
     @contextmanager
     def _opened(self, found: Found) -> Iterator[StoredState]:
         ids = found.files
-        with self._leases.lease(ids):
+        with self._catalog.leases.lease(ids):
             try:
                 rows = self._catalog.ask(lambda index: index.get(ids))
             except _TROUBLE as error:
@@ -148,92 +145,72 @@ class CheckpointStore:
         if not isinstance(error, FileRejected) and error.reason in _NO_FAULT:
             return
         ids = found.files
-        with self._catalog.changing:
-            try:
-                rows = self._catalog.ask(lambda index: index.get(ids))
-                if isinstance(error, FileRejected):
-                    bad = next((row for row in rows.values() if row.name == error.name), None)
-                else:
-                    bad = rows.get(ids[-1])
-                if bad is not None:  # else somebody was faster
-                    aside = not isinstance(error, FileRejected) or damage(error)
-                    self._catalog.take_out(bad, error.reason, aside=aside)
-            except _TROUBLE:
-                return  # the file's own checksums go on protecting everyone
+        try:
+            rows = self._catalog.ask(lambda index: index.get(ids))
+            if isinstance(error, FileRejected):
+                bad = next((row for row in rows.values() if row.name == error.name), None)
+            else:
+                bad = rows.get(ids[-1])
+            if bad is not None:  # else somebody was faster
+                aside = not isinstance(error, FileRejected) or damage(error)
+                self._catalog.take_out(bad, error.reason, aside=aside)
+        except _TROUBLE:
+            return  # the file's own checksums go on protecting everyone
 
     def pin(self, owner: str, found: Found | None) -> None:
         """Keep a checkpoint, whatever the quota says, until ``owner`` pins another one or None."""
-        self._leases.pin(owner, found.files if found else ())
+        self._catalog.leases.pin(owner, found.files if found else ())
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
-    def save(self, fingerprint: bytes, log: TokenLog, copy: StateCopy) -> int:
-        """Write rows ``[copy.start, copy.end)`` and the snapshot at ``copy.end``; return the bytes written.
+    def save(self, key: Key, copy: StateCopy, *, owner: str | None = None) -> Saved:
+        """Write rows ``[copy.start, copy.end)`` and the snapshot at ``copy.end``.
 
-        Returns 0 when both are there already, and when the chain up to ``copy.start`` is no longer there (what
-        stands behind a gap could never match): ask ``covered`` again.
+        Nothing is written when both are there already, and when the chain up to ``copy.start`` is no longer there
+        (what stands behind a gap could never match): ask ``covered`` again. The deepest checkpoint is pinned for
+        ``owner``; the log's snapshots that it makes worthless are deleted.
 
         Raises:
             StoreError: no space, no permission, larger than the quota …; whatever was stored before still is.
         """
-        assert 0 <= copy.start <= copy.end <= len(log), "a copy is of tokens that are in the log"
-        with self._catalog.changing:
-            self._current.add(fingerprint)
-            try:
+        assert 0 <= copy.start <= copy.end <= len(key.log), "a copy is of tokens that are in the log"
+        return self._change(key, lambda: self._saver.save(key, copy, owner, self._current))
+
+    def merge(self, key: Key, copy: StateCopy, *, owner: str | None = None) -> int:
+        """Put the rows of ``copy``, which lie in many small segments (``Saved.merge``), into one; bytes written.
+
+        Raises:
+            StoreError: as ``save``.
+        """
+        return self._change(key, lambda: self._saver.merge(key, copy, owner, self._current))
+
+    def _change(self, key: Key, change: Callable[[], _T]) -> _T:
+        self._current.add(key.fingerprint)
+        try:
+            with self._catalog.changing.held():
                 self._catalog.settle(every_size=False)
-                return self._save(fingerprint, log, copy)
-            except OSError as error:
-                message = f"checkpoints cannot be written to {self._folder}: {reason_of(error)}"
-                raise StoreError(f"{message}; free some space or check the folder") from error
-            except sqlite3.Error as error:
-                raise StoreError(f"the checkpoint index in {self._folder} cannot be written: {error}") from error
-
-    def _save(self, fingerprint: bytes, log: TokenLog, copy: StateCopy) -> int:
-        digests = Digests(log)
-        segments, snapshots = self._catalog.ask(lambda index: index.upto(fingerprint, copy.end))
-        chains = lookup.reach(segments, digests)
-        if copy.start not in chains:
-            return 0
-        new: list[Encoded] = []
-        end, now = log.digest(copy.end), self._clock()
-        if copy.end not in chains:
-            needs = copy.snapshot is not None
-            span, ends = (copy.start, copy.end), (log.digest(copy.start), end)
-            ids = log.ids(*span)
-            new.append(encode_segment(fingerprint, span, ends, copy.rows, ids, needs_snapshot=needs, now=now))
-        stored = any(row.b == copy.end and row.digest == end for row in snapshots)
-        if copy.snapshot is not None and copy.end and not stored:
-            new.append(encode_snapshot(fingerprint, copy.end, end, copy.snapshot, now))
-        if not new:
-            return 0
-        chain = frozenset(chains.get(copy.end, chains[copy.start]))
-        size = sum(encoded.row.size for encoded in new)
-        self._check_size(size, sum(row.size for row in segments if row.id in chain))
-        self._catalog.make_room(size, pinned=self._leases.held() | chain, current=self._current)
-        return sum(self._catalog.add(encoded) for encoded in new)
-
-    def _check_size(self, new: int, needed: int) -> None:
-        """Refuse before anything is touched what could only be kept by throwing itself away."""
-        if new + needed > self._quota:
-            have = f"a checkpoint of {new + needed:,} bytes does not fit into the quota of {self._quota:,} bytes"
-            raise StoreError(f"{have}: raise store.quota_gib or begin a new conversation")
-        free = self._files.free_bytes(self._folder)
-        if free - new < self._floor:
-            left = f"only {free:,} bytes are free on the volume of {self._folder}"
-            raise StoreError(f"{left}: free some space or lower store.free_floor_gib ({self._floor:,} bytes)")
+                return change()
+        except OSError as error:
+            message = f"checkpoints cannot be written to {self._folder}: {reason_of(error)}"
+            raise StoreError(f"{message}; free some space or check the folder") from error
+        except sqlite3.Error as error:
+            raise StoreError(f"the checkpoint index in {self._folder} cannot be written: {error}") from error
 
     def stats(self) -> dict[str, int]:
-        """``bytes`` on disk, ``quota_bytes``, number of ``segments`` and ``snapshots``.
+        """``bytes`` on disk (all but the index), ``index_bytes``, ``quota_bytes``, number of ``segments`` and
+        ``snapshots``.
 
         ``quarantined`` counts the files found damaged since the opening, and those that lay aside by then.
         Raises StoreError when the index does not answer.
         """
         try:
             size, segments, snapshots = self._catalog.counts()
+            index_bytes = self._catalog.shelf.index_bytes()
         except _TROUBLE as error:
             raise StoreError(self._useless(error)) from error
         return {
             "bytes": size,
+            "index_bytes": index_bytes,
             "quota_bytes": self._quota,
             "segments": segments,
             "snapshots": snapshots,

@@ -14,6 +14,7 @@ import fcntl
 import os
 import re
 import secrets
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +26,7 @@ MAX_CALL_BYTES = 1 << 30  # bytes in one call: Linux caps at 2 GiB - 4 KiB, macO
 WRITE_SLICE_BYTES = 4 << 20  # bytes in one pwritev: a cancelled process never sits long in one call
 
 _PROCESS = secrets.token_hex(4)  # tells this process from a dead one whose pid it has got
+TEMP_PREFIX = ".tmp-"
 _TEMP = re.compile(r"\.tmp-(\d{1,10})-([0-9a-f]{8})-[0-9a-f]{8}")
 
 # Ordering is what the store needs and a barrier gives it; a plain fsync on macOS gives neither.
@@ -45,6 +47,7 @@ class FileSystem(Protocol):
     def will_need(self, fd: int) -> None: ...
     def stat(self, path: Path) -> os.stat_result: ...
     def listdir(self, folder: Path) -> list[str]: ...
+    def sizes(self, folder: Path) -> dict[str, int]: ...
     def mkdir(self, folder: Path) -> None: ...
     def rename(self, old: Path, new: Path) -> None: ...
     def unlink(self, path: Path) -> None: ...
@@ -88,6 +91,17 @@ class OsFiles:
 
     def listdir(self, folder: Path) -> list[str]:
         return os.listdir(folder)
+
+    def sizes(self, folder: Path) -> dict[str, int]:
+        """Every regular file in ``folder`` with its size in bytes."""
+        found: dict[str, int] = {}
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        found[entry.name] = status.st_size
+        return found
 
     def mkdir(self, folder: Path) -> None:
         """Make ``folder`` and its parents; an existing one is made private."""

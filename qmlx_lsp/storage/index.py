@@ -9,6 +9,7 @@ Invariant: one connection under one lock, so any thread may call.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,13 +17,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.storage.row import Kind, Link, Row
+from qmlx_lsp.storage.row import Kind, Link, Row, file_name
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 LAST_USED_STEP_S = 60.0  # seconds; a use within this time of the last one is not written down
 LOCK_WAIT_S = 5.0  # seconds to wait for another process
 WAL_LIMIT_BYTES = 1 << 20
 IDS_PER_QUERY = 500
+WINDOW_TOKENS = 8_192  # a lookup looks so far ahead at once …
+WINDOW_FILES = 256  # … unless so many files begin there; then it goes from point to point …
+CROWDED_TOKENS = 65_536  # … for so far
+ENDS_LOOKED_AT = 20_000  # newest files that are asked why a lookup found nothing
 
 _SCHEMA = """
 CREATE TABLE file (
@@ -30,7 +35,7 @@ CREATE TABLE file (
     parent BLOB NOT NULL, digest BLOB NOT NULL, bytes INTEGER NOT NULL, data_offset INTEGER NOT NULL,
     header_sum BLOB NOT NULL, needs_snapshot INTEGER NOT NULL, last_used REAL NOT NULL, created REAL NOT NULL
 ) WITHOUT ROWID;
-CREATE INDEX file_by_end ON file (fingerprint, kind, b);
+CREATE INDEX file_by_begin ON file (fingerprint, a, parent, b, digest, bytes);
 """
 _SELECT = (
     "SELECT kind, fingerprint, a, b, parent, digest, bytes, data_offset, header_sum, needs_snapshot, "
@@ -58,6 +63,9 @@ class Index:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.RLock()
+        self._open()
+
+    def _open(self) -> None:
         self._connection = self._connect()
         try:
             usable = self._usable()
@@ -71,6 +79,7 @@ class Index:
 
     def _connect(self) -> sqlite3.Connection:
         self._path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
+        self._opened = self._path.stat()
         return sqlite3.connect(self._path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
 
     def _usable(self) -> bool:
@@ -80,6 +89,19 @@ class Index:
         version: tuple[int] = self._connection.execute("PRAGMA user_version").fetchone()
         check: tuple[str] = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         return version[0] == SCHEMA_VERSION and check[0] == "ok"
+
+    def moved(self) -> bool:
+        """Whether the file is no longer the one that was opened: deleted, or replaced by another process."""
+        try:
+            return not os.path.samestat(self._path.stat(), self._opened)
+        except FileNotFoundError:
+            return True
+
+    def reopen(self) -> None:
+        """Open what is there now, or begin an empty one. Raises as the constructor does."""
+        with self._lock:
+            self._connection.close()
+            self._open()
 
     def rebuild(self) -> None:
         """Throw the database away and begin an empty one; the caller fills it from the files."""
@@ -121,20 +143,37 @@ class Index:
         """Every row."""
         return self._rows(_SELECT)
 
-    def upto(self, fingerprint: bytes, limit: int) -> tuple[list[Link], list[Link]]:
-        """Segments and snapshots of a fingerprint that end at or before ``limit``, in the order of their begin."""
-        return self._links(Kind.SEGMENT, fingerprint, limit), self._links(Kind.SNAPSHOT, fingerprint, limit)
-
-    def _links(self, kind: Kind, fingerprint: bytes, limit: int) -> list[Link]:
-        query = _SELECT_LINKS + "WHERE fingerprint = ? AND kind = ? AND b <= ? ORDER BY a"
+    def names(self) -> dict[str, tuple[bytes, int]]:
+        """Every file's name, with its id and its size in bytes."""
         with self._lock:
-            return list(map(Link._make, self._connection.execute(query, (fingerprint, kind.value, limit))))
+            found = self._connection.execute("SELECT kind, id, header_sum, bytes FROM file").fetchall()
+        return {file_name(Kind(kind), id_, header_sum): (id_, size) for kind, id_, header_sum, size in found}
 
-    def foreign_ends(self, fingerprint: bytes, limit: int) -> list[tuple[int, bytes]]:
-        """Position and digest of what other fingerprints have at or before ``limit``."""
-        query = "SELECT DISTINCT b, digest FROM file WHERE fingerprint != ? AND b <= ?"
+    def beginning(self, fingerprint: bytes, position: int, digest: bytes) -> list[Link]:
+        """Files that begin at ``position`` of a log with ``digest`` there; a snapshot begins where it stands."""
+        query = _SELECT_LINKS + "WHERE fingerprint = ? AND a = ? AND parent = ?"
         with self._lock:
-            return self._connection.execute(query, (fingerprint, limit)).fetchall()
+            return list(map(Link._make, self._connection.execute(query, (fingerprint, position, digest))))
+
+    def window(self, fingerprint: bytes, begin: int, end: int, most: int) -> list[Link]:
+        """Up to ``most`` files that begin at positions ``[begin, end)``, of whatever logs."""
+        query = _SELECT_LINKS + "WHERE fingerprint = ? AND a >= ? AND a < ? LIMIT ?"
+        with self._lock:
+            return list(map(Link._make, self._connection.execute(query, (fingerprint, begin, end, most))))
+
+    def ends(self, fingerprint: bytes, limit: int, *, own: bool) -> list[tuple[int, bytes]]:
+        """Position and digest of the newest files of ``fingerprint`` (or of all others) that end by ``limit``."""
+        query = "SELECT DISTINCT b, digest FROM file WHERE (fingerprint = ?) = ? AND b <= ? "
+        query += "ORDER BY last_used DESC LIMIT ?"
+        with self._lock:
+            return self._connection.execute(query, (fingerprint, own, limit, ENDS_LOOKED_AT)).fetchall()
+
+    def totals(self) -> tuple[int, int, int]:
+        """Bytes of all files, number of segments, number of snapshots."""
+        query = "SELECT coalesce(sum(bytes), 0), count(*), coalesce(sum(a = b), 0) FROM file"
+        with self._lock:
+            size, files, snapshots = self._connection.execute(query).fetchone()
+        return size, files - snapshots, snapshots
 
     def get(self, ids: Sequence[bytes]) -> dict[bytes, Row]:
         """Rows by id; those that are gone are left out."""
@@ -168,6 +207,36 @@ class Index:
         """Note a use, coarsely (LAST_USED_STEP_S)."""
         with self._transaction():
             self._connection.executemany(_TOUCH, [(now, id_, now, LAST_USED_STEP_S) for id_ in ids])
+
+
+class LookAhead:
+    """``Index.beginning`` for a walk towards higher positions, with one question for many points.
+
+    Where so much begins that other logs must be among it, every point is asked for by itself.
+    """
+
+    def __init__(self, index: Index, fingerprint: bytes) -> None:
+        self._index = index
+        self._fingerprint = fingerprint
+        self._end = 0
+        self._known: dict[tuple[int, bytes], list[Link]] | None = None
+
+    def __call__(self, position: int, digest: bytes) -> list[Link]:
+        if position >= self._end:
+            self._look(position)
+        if self._known is None:
+            return self._index.beginning(self._fingerprint, position, digest)
+        return self._known.get((position, digest), [])
+
+    def _look(self, position: int) -> None:
+        self._end = position + WINDOW_TOKENS
+        links = self._index.window(self._fingerprint, position, self._end, WINDOW_FILES)
+        if len(links) == WINDOW_FILES:
+            self._known, self._end = None, position + CROWDED_TOKENS
+            return
+        self._known = {}
+        for link in links:
+            self._known.setdefault((link.a, link.parent), []).append(link)
 
 
 def _row(kind: str, *rest: Any) -> Row:

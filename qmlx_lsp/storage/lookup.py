@@ -1,20 +1,26 @@
 """Which stored states fit a token log: chains of segments from 0, and the snapshots at their ends. Pure.
 
-It must never look at a file or a clock; rows and a log go in, candidates come out.
+It must never look at a file or a clock; a log goes in, and answers of the index to "what begins at this point?".
+
+A lookup walks: from position 0 it asks for what begins there, keeps what ends in a digest of the log, and goes on
+from those ends. So it costs one question per segment of the log's own chains, however much else is stored.
 
 Invariant: every candidate's chain tiles ``[0, position)`` and every joint's digest is the log's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qmlx_lsp.storage.row import Link
 from qmlx_lsp.transcript.tokens import TokenLog
 
 Point = tuple[bytes, int, bytes]  # fingerprint, position, digest of the log there
-Reach = Mapping[int, tuple[bytes, ...]]
+End = tuple[int, bytes]  # position, digest
+# The files that begin at a position with a digest: segments, and snapshots of exactly that position.
+Beginning = Callable[[int, bytes], Iterable[Link]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,21 +28,6 @@ class Miss:
     """Why nothing can be restored; ``reason`` goes into ``usage.reason``."""
 
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A checkpoint that the index promises. ``segments`` are ids from 0 on; ``log`` has the ids that are wanted."""
-
-    position: int
-    segments: tuple[bytes, ...]
-    snapshot: bytes | None
-    log: TokenLog = field(repr=False, compare=False)
-
-    @property
-    def files(self) -> tuple[bytes, ...]:
-        """Ids of everything the checkpoint is made of."""
-        return self.segments if self.snapshot is None else (*self.segments, self.snapshot)
 
 
 class Digests:
@@ -58,47 +49,97 @@ class Digests:
         return position <= len(self._log) and self.at(position) == digest
 
 
-def reach(segments: Iterable[Link], digests: Digests) -> dict[int, tuple[bytes, ...]]:
-    """Every position that an unbroken chain from 0 leads to, with the shortest such chain (ids of segments).
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What of a log is stored.
 
-    ``segments`` are rows of one fingerprint. Position 0 is always there, with no segments.
+    ``into``: for every position that an unbroken chain from 0 leads to, the last link of the shortest such chain
+    (0 itself is reached by none). ``snapshots``: ids of the snapshots at those positions, by position.
     """
-    chains: dict[int, tuple[bytes, ...]] = {0: ()}
-    for row in sorted(segments, key=lambda row: row.a):  # whatever ends at ``a`` begins before it: one pass is enough
-        before = chains.get(row.a)
-        if before is None or row.parent != digests.at(row.a) or not digests.match(row.b, row.digest):
-            continue
-        known = chains.get(row.b)
-        if known is None or len(known) > len(before) + 1:
-            chains[row.b] = (*before, row.id)
-    return chains
+
+    into: Mapping[int, Link | None]
+    snapshots: Mapping[int, bytes]
+
+    @property
+    def end(self) -> int:
+        """How many tokens have their rows stored."""
+        return max(self.into)
+
+    def chain(self, position: int) -> list[Link]:
+        """The segments from 0 to ``position``."""
+        links: list[Link] = []
+        while (link := self.into[position]) is not None:
+            links.append(link)
+            position = link.a
+        return links[::-1]
+
+    def candidates(self, log: TokenLog, *, needs_snapshot: bool) -> list[Found]:
+        """What can be restored, longest first."""
+        ends = self.snapshots if needs_snapshot else dict.fromkeys(self.into)
+        return [Found(end, ends[end], log, self) for end in sorted(ends, reverse=True) if end]
 
 
-def candidates(
-    chains: Reach, snapshots: Sequence[Link], digests: Digests, log: TokenLog, *, needs_snapshot: bool
-) -> list[Found]:
-    """What can be restored, longest first."""
-    if not needs_snapshot:
-        return [Found(end, chains[end], None, log) for end in sorted(chains, reverse=True) if end]
-    fitting = [row for row in snapshots if row.b and row.b in chains and digests.match(row.b, row.digest)]
-    fitting.sort(key=lambda row: row.b, reverse=True)
-    return [Found(row.b, chains[row.b], row.id, log) for row in fitting]
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A checkpoint that the index promises. ``log`` has the ids that are wanted."""
+
+    position: int
+    snapshot: bytes | None
+    log: TokenLog = field(repr=False, compare=False)
+    reach: Reach = field(repr=False, compare=False)
+
+    @property
+    def segments(self) -> tuple[bytes, ...]:
+        """Ids of the segments from 0 on."""
+        return tuple(link.id for link in self.reach.chain(self.position))
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        """Ids of everything the checkpoint is made of."""
+        return self.segments if self.snapshot is None else (*self.segments, self.snapshot)
 
 
-def why(
-    own: Sequence[Link], foreign: Iterable[tuple[int, bytes]], gone: Mapping[Point, str], digests: Digests
-) -> Miss:
-    """The reason why ``candidates`` found nothing.
+NOTHING = Reach({0: None}, {})
 
-    ``own``: rows of the fingerprint; ``foreign``: ends of the others; ``gone``: what was taken out, and why. In
-    order: something that fitted was taken out; something fits but for its snapshot or the segments before it;
-    something fits under another fingerprint; nothing ever did.
+
+def reach(beginning: Beginning, digests: Digests, limit: int) -> Reach:
+    """Walk from 0 to every position of at most ``limit`` tokens that stored segments lead to."""
+    into: dict[int, Link | None] = {0: None}
+    length = {0: 0}
+    snapshots: dict[int, bytes] = {}
+    waiting = [0]
+    while waiting:
+        at = heapq.heappop(waiting)  # whatever ends here begins before it, so its shortest chain is known by now
+        for link in beginning(at, digests.at(at)):
+            if link.a == link.b:
+                snapshots[at] = link.id
+                continue
+            if link.b > limit or not digests.match(link.b, link.digest):
+                continue
+            if link.b not in into:
+                heapq.heappush(waiting, link.b)
+            elif length[link.b] <= length[at] + 1:
+                continue
+            into[link.b], length[link.b] = link, length[at] + 1
+    return Reach(into, snapshots)
+
+
+def why(own: Iterable[End], foreign: Iterable[End], gone: Mapping[Point, str], digests: Digests) -> Miss:
+    """The reason why there are no candidates.
+
+    ``own``, ``foreign``: ends (position, digest) of the fingerprint's files and of the others; ``gone``: what was
+    taken out, and why. In order: something that fitted was taken out; something fits but for its snapshot or the
+    segments before it; something fits under another fingerprint; nothing ever did.
     """
     taken = [(point[1], reason) for point, reason in gone.items() if digests.match(point[1], point[2])]
     if taken:
         return Miss(max(taken)[1])
-    if any(digests.match(row.b, row.digest) for row in own):
+    if any(digests.match(*end) for end in own):
         return Miss("incomplete")
-    if any(digests.match(position, digest) for position, digest in foreign):
+    if any(digests.match(*end) for end in foreign):
         return Miss("fingerprint")
     return Miss("no checkpoint")
+
+
+def chain_bytes(chain: Sequence[Link]) -> int:
+    return sum(link.size for link in chain)

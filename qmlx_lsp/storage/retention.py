@@ -1,10 +1,11 @@
-"""Which files go when the store is too large. Pure: rows and a quota in, ids out.
+"""Which files go: when the store is too large, when snapshots are superseded, when segments are too many. Pure.
 
 It must never look at a clock or a disk.
 
-Order: files of models that are no longer used, oldest first; files that can never match again (a segment that no
-chain from 0 leads to, or with neither segment nor snapshot behind it where the model needs a snapshot); then the
-least recently used.
+Order when room is needed: files of models that are no longer used, oldest first; files that can never match again
+(a segment that no chain from 0 leads to, or with neither segment nor snapshot behind it where the model needs a
+snapshot); snapshots that a deeper one of the same log supersedes and that were not used after it; then the least
+recently used.
 
 Invariant (prefix-closed): whatever a chain from 0 led to before and is kept can still be reached afterwards.
 Invariant (pinned): a pinned file stays, and with it everything before it.
@@ -18,9 +19,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from qmlx_lsp.storage.lookup import Point
-from qmlx_lsp.storage.row import Kind, Row
+from qmlx_lsp.storage.row import Kind, Link, Row
 
-_FOREIGN, _USELESS, _USED = range(3)
+KEEP_LAST = 3  # newest snapshots of a log
+KEEP_RATIO = 4  # the others: each this many times as far from the end as the one before it
+SMALL_ROWS = 256  # rows; a segment of fewer is worth merging
+MERGE_RUN = 16  # so many small neighbours become one
+MERGE_ROWS = 4_096  # rows of one merged segment at most
+
+_FOREIGN, _USELESS, _SPARE, _USED = range(4)
 _Key = tuple[int, float, float, int, bytes]
 
 
@@ -37,6 +44,7 @@ def victims(
     pinned, current = frozenset(pinned), frozenset(current)
     needing = {row.fingerprint for row in rows if row.needs_snapshot}
     reached = reachable(rows)
+    deeper = _last_use_behind(rows)
     by_id = {row.id: row for row in rows}
     ending: dict[Point, list[Row]] = {}
     held: Counter[Point] = Counter()  # how many kept files begin where a segment ends
@@ -48,7 +56,8 @@ def victims(
     def key(row: Row) -> _Key:
         useless = _begin(row) not in reached or (row.kind is Kind.SEGMENT and row.fingerprint in needing)
         foreign = bool(current) and row.fingerprint not in current
-        group = _FOREIGN if foreign else _USELESS if useless else _USED
+        spare = row.kind is Kind.SNAPSHOT and deeper.get(_end(row), float("-inf")) >= row.last_used
+        group = _FOREIGN if foreign else _USELESS if useless else _SPARE if spare else _USED
         return group, row.last_used, row.created, -row.b, row.id
 
     def free(row: Row) -> bool:
@@ -79,6 +88,52 @@ def reachable(rows: Iterable[Row]) -> set[Point]:
             points.add(_begin(row))
             points.add(_end(row))
     return points
+
+
+def _last_use_behind(rows: Sequence[Row]) -> dict[Point, float]:
+    """For every point that a chain with a snapshot passes: when the latest of those snapshots was used."""
+    at = {_end(row): row.last_used for row in rows if row.kind is Kind.SNAPSHOT}
+    behind: dict[Point, float] = {}
+    for row in sorted((row for row in rows if row.kind is Kind.SEGMENT), key=lambda row: row.b, reverse=True):
+        used = max(at.get(_end(row), float("-inf")), behind.get(_end(row), float("-inf")))
+        if used > behind.get(_begin(row), float("-inf")):
+            behind[_begin(row)] = used
+    return behind
+
+
+def superseded(positions: Iterable[int], anchors: Collection[int]) -> list[int]:
+    """Which snapshots of one log are not worth their bytes.
+
+    Kept are the last KEEP_LAST, those at ``anchors`` (the end of the system entry, where new conversations begin),
+    and of the rest ever fewer the further they are from the end: they serve a conversation that forks.
+    """
+    newest_first = sorted(positions, reverse=True)
+    gone: list[int] = []
+    distance = 0
+    for place, position in enumerate(newest_first):
+        far = newest_first[0] - position
+        if place < KEEP_LAST or far >= KEEP_RATIO * distance:
+            distance = far
+        elif position not in anchors:
+            gone.append(position)
+    return gone
+
+
+def merge_span(chain: Sequence[Link], fixed: Collection[int]) -> tuple[int, int] | None:
+    """Rows ``[a, b)`` that lie in MERGE_RUN or more small segments of ``chain`` and should lie in one.
+
+    Joints at ``fixed`` positions (snapshots stand there, or other conversations begin) stay joints.
+    """
+    run: list[Link] = []
+    for link in (*chain, None):
+        small = link is not None and link.b - link.a < SMALL_ROWS
+        if link and small and run and link.a not in fixed and link.b - run[0].a <= MERGE_ROWS:
+            run.append(link)
+            continue
+        if len(run) >= MERGE_RUN:
+            return run[0].a, run[-1].b
+        run = [link] if link and small else []
+    return None
 
 
 def _begin(row: Row) -> Point:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
-from qmlx_lsp.storage.files import FileSystem, discard, publish, sweep_temp
+from qmlx_lsp.storage.files import TEMP_PREFIX, FileSystem, discard, publish, sweep_temp
+from qmlx_lsp.storage.leases import FOLDER as OWNERS
 from qmlx_lsp.storage.row import Kind, parse_name
 from qmlx_lsp.storage.segment import Encoded, FileRejected, Header, open_file, read_header
 
@@ -29,13 +31,25 @@ class Shelf:
         self.fs = fs
         self._folder = folder
         self._cap_bytes = quota_bytes // QUARANTINE_SHARE
-        for part in (folder, *(folder / name for name in (*_FOLDERS.values(), _QUARANTINE))):
-            fs.mkdir(part)
-        for kind in Kind:
-            sweep_temp(fs, folder / _FOLDERS[kind])
+        self.prepare()
         self.set_aside = len(fs.listdir(folder / _QUARANTINE))  # files found damaged: then, and since
         self.aside_bytes = 0
         self._trim_aside()
+
+    def prepare(self) -> None:
+        """Make what is missing of the folders, and sweep what dead writers left. Raises OSError."""
+        for part in (self._folder, *(self._folder / name for name in (*_FOLDERS.values(), _QUARANTINE))):
+            self.fs.mkdir(part)
+        for kind in Kind:
+            sweep_temp(self.fs, self._folder / _FOLDERS[kind])
+
+    def there(self) -> bool:
+        """Whether the folders are where they were."""
+        return all((self._folder / name).is_dir() for name in (*_FOLDERS.values(), _QUARANTINE))
+
+    def stamp(self) -> tuple[int, ...]:
+        """Changes when a file comes or goes. Raises OSError."""
+        return tuple(self.fs.stat(self._folder / name).st_mtime_ns for name in _FOLDERS.values())
 
     def path(self, name: str) -> Path:
         """Where the file ``name`` (a name of ours) lies or would lie."""
@@ -43,15 +57,31 @@ class Shelf:
         assert named is not None, name
         return self._folder / _FOLDERS[named[0]] / name
 
-    def names(self) -> set[str]:
-        """Every file that is named like one of ours and lies where it should. Raises OSError."""
-        found: set[str] = set()
+    def sizes(self) -> dict[str, int]:
+        """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
+        found: dict[str, int] = {}
         for kind in Kind:
-            for name in self.fs.listdir(self._folder / _FOLDERS[kind]):
+            for name, size in self.fs.sizes(self._folder / _FOLDERS[kind]).items():
                 named = parse_name(name)
                 if named is not None and named[0] is kind:
-                    found.add(name)
+                    found[name] = size
         return found
+
+    def overhead(self) -> int:
+        """Bytes of what is neither a checkpoint nor in the quarantine nor the index: owners and temporary files."""
+        total = 0
+        with suppress(FileNotFoundError):
+            total += sum(self.fs.sizes(self._folder / OWNERS).values())
+        for name in _FOLDERS.values():
+            for entry in self.fs.listdir(self._folder / name):
+                if entry.startswith(TEMP_PREFIX):
+                    with suppress(FileNotFoundError):  # finished since it was listed
+                        total += self.fs.stat(self._folder / name / entry).st_size
+        return total
+
+    def index_bytes(self) -> int:
+        """Bytes of the index with its journals. Raises OSError."""
+        return sum(self.fs.sizes(self._folder).values())
 
     def status(self, name: str) -> tuple[int, float] | None:
         """Bytes and time of writing of a file; None when it is no readable regular file."""

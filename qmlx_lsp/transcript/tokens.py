@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 CELL_TOKENS = 256
@@ -20,10 +20,7 @@ DIGEST_BYTES = 16
 
 def ids_to_bytes(ids: Iterable[int]) -> bytes:
     """Ids as little-endian int32, the form in which they are hashed and stored."""
-    packed = array("i", ids)
-    if packed.itemsize != 4:  # pragma: no cover - no supported platform has another int
-        raise AssertionError("array('i') is not 32 bits wide here")
-    return _little_endian(packed).tobytes()
+    return _little_endian(_packed(ids)).tobytes()
 
 
 def ids_from_bytes(data: bytes | memoryview) -> tuple[int, ...]:
@@ -31,6 +28,13 @@ def ids_from_bytes(data: bytes | memoryview) -> tuple[int, ...]:
     unpacked = array("i")
     unpacked.frombytes(data)
     return tuple(_little_endian(unpacked))
+
+
+def _packed(ids: Iterable[int]) -> array[int]:
+    packed = array("i", ids)
+    if packed.itemsize != 4:  # pragma: no cover - no supported platform has another int
+        raise AssertionError("array('i') is not 32 bits wide here")
+    return packed
 
 
 def _little_endian(values: array[int]) -> array[int]:
@@ -44,7 +48,7 @@ class TokenLog:
     """Append-only list of token ids with chained digests."""
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
-        self._ids: list[int] = []
+        self._ids = _packed(())  # 4 bytes an id, and a slice of it is hashed without a look at each id
         self._cells: list[bytes] = [b"\0" * DIGEST_BYTES]  # _cells[k]: digest of the first k whole cells
         self.extend(ids)
 
@@ -56,7 +60,7 @@ class TokenLog:
 
     def ids(self, start: int = 0, end: int | None = None) -> list[int]:
         """A copy of ``[start, end)``; ``end`` defaults to the log's length."""
-        return self._ids[start:end]
+        return self._ids[start:end].tolist()
 
     def extend(self, ids: Iterable[int]) -> None:
         self._ids.extend(ids)
@@ -78,5 +82,5 @@ class TokenLog:
         return _chain(self._cells[whole], self._ids[whole * CELL_TOKENS : position])
 
 
-def _chain(parent: bytes, ids: Sequence[int]) -> bytes:
-    return blake2b(parent + ids_to_bytes(ids), digest_size=DIGEST_BYTES).digest()
+def _chain(parent: bytes, ids: array[int]) -> bytes:
+    return blake2b(parent + _little_endian(ids).tobytes(), digest_size=DIGEST_BYTES).digest()

@@ -55,22 +55,27 @@ def _check(folder: Path, *, new_is_acknowledged: bool = False) -> None:
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_a_failing_call_costs_that_save_only(before: Path, tmp_path: Path, code: int) -> None:
     opening, end = _calls_of_a_save(before, tmp_path)
-    assert end - opening >= 12
+    messages: list[str] = []
     for number in range(opening + 1, end + 1):
         folder = shutil.copytree(before, tmp_path / str(number))
         files = FaultyFiles(fail_at=number, code=code)
         store = open_store(folder, files)
-        with pytest.raises(StoreError) as error:
+        try:
             save(store, HYBRID, NEW)
-        assert "\n" not in str(error.value)
+            stands = 50  # the failing call was one that can be done without
+        except StoreError as error:
+            stands = 30
+            messages.append(str(error))
         assert not list(folder.rglob(".tmp*"))
         assert store.stats()["bytes"] == payload_bytes(folder)
         assert restore(store, HYBRID, OLD) == (30, 1)
-        assert restore(store, HYBRID, NEW)[0] == 30
+        assert restore(store, HYBRID, NEW)[0] == stands
         save(store, HYBRID, NEW)  # space has returned
         assert restore(store, HYBRID, NEW) == (50, 1)
         store.close()
         _check(folder, new_is_acknowledged=True)
+    assert len(messages) >= 12
+    assert not any("\n" in message for message in messages)
 
 
 def test_a_full_disk_is_not_made_worse(before: Path, tmp_path: Path) -> None:

@@ -93,6 +93,10 @@ class FaultyFiles(OsFiles):
         self._step("listdir")
         return super().listdir(folder)
 
+    def sizes(self, folder: Path) -> dict[str, int]:
+        self._step("sizes")
+        return super().sizes(folder)
+
     def stat(self, path: Path) -> os.stat_result:
         self._step("stat")
         return super().stat(path)

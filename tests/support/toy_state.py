@@ -10,7 +10,7 @@ from pathlib import Path
 
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
-from qmlx_lsp.storage.checkpoints import CheckpointStore, Found
+from qmlx_lsp.storage.checkpoints import CheckpointStore, Found, Key, Saved
 from qmlx_lsp.storage.files import FileSystem
 from qmlx_lsp.transcript.tokens import TokenLog
 
@@ -68,7 +68,16 @@ def _row(seed: bytes, digest: bytes, size: int) -> bytes:
 def save(store: CheckpointStore, toy: Toy, log: TokenLog, end: int | None = None) -> int:
     """Save what is new up to ``end``, as a session does."""
     end = len(log) if end is None else end
-    return store.save(toy.fingerprint, log, toy.copy(log, store.covered(toy.fingerprint, log, end), end))
+    return put(store, toy, log, toy.copy(log, store.covered(toy.fingerprint, log, end), end)).written
+
+
+def put(store: CheckpointStore, toy: Toy, log: TokenLog, copy: StateCopy, **about: str) -> Saved:
+    """Save ``copy`` as it is."""
+    return store.save(key(toy, log), copy, **about)
+
+
+def key(toy: Toy, log: TokenLog, *anchors: int) -> Key:
+    return Key(toy.fingerprint, log, toy.hybrid, anchors)
 
 
 def find(store: CheckpointStore, toy: Toy, log: TokenLog, limit: int | None = None) -> list[Found]:
@@ -77,7 +86,7 @@ def find(store: CheckpointStore, toy: Toy, log: TokenLog, limit: int | None = No
 
 
 def why(store: CheckpointStore, toy: Toy, log: TokenLog) -> str:
-    return store.why_none(toy.fingerprint, log, needs_snapshot=toy.hybrid, limit=len(log))
+    return store.why_none(toy.fingerprint, log, limit=len(log))
 
 
 def check_fill(state: StoredState, toy: Toy, log: TokenLog) -> int:

@@ -13,7 +13,18 @@ import pytest
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.storage import shelf
 from tests.support.faulty_files import FaultyFiles
-from tests.support.toy_state import Toy, check_fill, find, log_of, open_store, payload, payload_bytes, restore, save
+from tests.support.toy_state import (
+    Toy,
+    check_fill,
+    find,
+    log_of,
+    open_store,
+    payload,
+    payload_bytes,
+    restore,
+    save,
+    why,
+)
 
 HYBRID = Toy("hybrid", hybrid=True)
 LOG = log_of(60)
@@ -236,5 +247,5 @@ def test_sizes_are_compared_at_the_opening(folder: Path) -> None:
     assert (store.stats()["segments"], store.stats()["quarantined"]) == (2, 1)
     assert store.stats()["bytes"] == payload_bytes(folder)
     assert [found.position for found in find(store, HYBRID, LOG)] == [40, 20]
-    assert store.why_none(HYBRID.fingerprint, LOG, needs_snapshot=True, limit=60) == "truncated"
+    assert why(store, HYBRID, LOG) == "truncated"
     store.close()
