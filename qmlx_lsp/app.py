@@ -28,11 +28,12 @@ from qmlx_lsp.paths import Paths
 from qmlx_lsp.session.checkpoint import TROUBLE
 from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
-from qmlx_lsp.session.session import Services
+from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.settings import GIB, Settings
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.storage.files import FileSystem
+from qmlx_lsp.storage.writer import WriteBehind
 
 logger = logging.getLogger(__name__)
 
@@ -59,15 +60,19 @@ class App:
             logger.info("closed %d replies that were cut off", recovered)
         problem, self._store = _open_store(paths, settings, files)
         self._worker = Worker(make_backend or backend_factory(paths, settings), queue_max=settings.engine.queue_max)
+        self._writer = WriteBehind(self._store, int(settings.store.queue_gib * GIB)) if self._store else None
         self.registry = Registry(
             Services(
-                settings, self._worker, self._log, self._log_thread, self._store, self._store_thread,
-                notice=self._notice,
+                settings, self._worker, self._log, self._log_thread, self._store, self._store_thread, self._writer,
+                later=self._later, notice=self._notice,
             ),
             Loader(self._worker, settings.model.name, thinking=settings.model.thinking),
         )  # fmt: skip
         if problem:
             self.registry.notice(TROUBLE, problem)
+
+    def _later(self, seconds: float, session: Session) -> None:
+        self.registry.live_states.later(seconds, session)
 
     def _notice(self, about: str, text: str | None) -> None:
         self.registry.notice(about, text)
@@ -77,6 +82,12 @@ class App:
         deadline = time.monotonic() + self.settings.daemon.stop_s
         await self.registry.stop(self.settings.daemon.stop_s / 2)
         loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.registry.live_states.hand_over(), self.settings.daemon.stop_s / 4)
+        if self._writer is not None:
+            left = max(0.1, deadline - time.monotonic())
+            if lost := await loop.run_in_executor(None, self._writer.stop, left):
+                logger.warning("%d checkpoints were not written within daemon.stop_s", lost)
         for executor in (self._log_thread, self._store_thread):
             left = max(0.1, deadline - time.monotonic())
             closing = loop.run_in_executor(None, executor.shutdown)

@@ -135,8 +135,10 @@ class Backend(Protocol):
                 state's memory is lost; in the last case the state must be dropped.
         """
 
-    def copy_state(self, state: StateId, start: int) -> StateCopy:
+    def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         """Host copy of the rows ``[start, position)`` and of the snapshot here, if the model needs one.
+
+        With ``end``, of the rows ``[start, end)`` alone.
 
         The live state is left in the very arrangement a restore would give it, so that the two go on bit for bit
         alike.

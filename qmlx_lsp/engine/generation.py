@@ -12,6 +12,7 @@ Invariant: once ``cancelled()`` is true no further forward pass starts after the
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -25,7 +26,8 @@ class Job:
     """What to compute on ``state``: read ``prefill``, then ``header`` (the head of the reply), then generate.
 
     ``stops(id)`` is asked after every generated id and may end the reply early (stop texts). A limit of 0 tokens
-    reads ``prefill`` only.
+    reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
+    ``at_point`` is called, which may look at the state and must neither change nor fail it.
     """
 
     state: StateId
@@ -36,6 +38,8 @@ class Job:
     sampling: Sampling
     chunk_tokens: int
     stops: Callable[[int], bool] | None = None
+    points: Sequence[int] = ()
+    at_point: Callable[[Backend], None] = lambda _backend: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +83,19 @@ class _Run:
     def read(self, cancelled: Callable[[], bool], on_prefill: Callable[[int, int], None]) -> Finish | None:
         """Prefill chunk by chunk. Returns how the reply ended, or None when it is to go on."""
         total, done = len(self.job.prefill), 0
+        points = deque(self.job.points)
         while done < total:
             if cancelled():
                 return Finish.CANCELLED
-            chunk = self.job.prefill[done : done + self.job.chunk_tokens]
+            chunk = self.job.prefill[done : min(done + self.job.chunk_tokens, points[0] if points else total)]
             self.backend.prefill(self.job.state, chunk)
             done += len(chunk)
             self.prefilled = self.backend.passes.rows - self.rows_before
             self.safe = self.backend.mark(self.job.state)
             on_prefill(done, total)
+            if points and points[0] == done:
+                points.popleft()
+                self.job.at_point(self.backend)
         self.read_at = self.clock()
         if cancelled():
             return Finish.CANCELLED

@@ -28,6 +28,20 @@ class Plan:
     candidate: int | None = None
 
 
+def restore_points(start: int, end: int, spacing: int, most: int) -> list[int]:
+    """Positions inside a prefill of ``[start, end)`` at which its state is worth a checkpoint.
+
+    They lie on a grid that does not depend on ``start``, so that two conversations with the same opening have them
+    in common. The grid's step is ``spacing`` tokens, doubled until there are at most ``most`` points. None lies so
+    close to either end that it would save next to nothing.
+    """
+    step = spacing
+    while (end - start) // step > most:
+        step *= 2
+    first = (start // step + 1) * step
+    return [point for point in range(first, end, step) if 2 * min(point - start, end - point) >= step]
+
+
 def resume_plan(wanted: int, live: int | None, stored: Sequence[int], restore_gain_tokens: int) -> Plan:
     """Choose the start for a turn over ``wanted`` tokens.
 

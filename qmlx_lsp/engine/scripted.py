@@ -160,11 +160,14 @@ class ScriptedBackend:
         for other in [kept for kept in held.marks if kept.position > mark.position]:
             held.marks.discard(other)
 
-    def copy_state(self, state: StateId, start: int) -> StateCopy:
+    def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         held = self._states[state]
-        rows = Tensor(_ROW.tensor(len(held.ids) - start), memoryview(ids_to_bytes(held.ids[start:])))
-        snapshot = (Tensor(_snapshot_spec(), memoryview(held.digest)),) if self._hybrid else None
-        return StateCopy(start, len(held.ids), (rows,), snapshot)
+        last = len(held.ids) if end is None else end
+        rows = Tensor(_ROW.tensor(last - start), memoryview(ids_to_bytes(held.ids[start:last])))
+        whole = self._hybrid and end is None
+        return StateCopy(
+            start, last, (rows,), (Tensor(_snapshot_spec(), memoryview(held.digest)),) if whole else None
+        )
 
     def restore(self, stored: StoredState) -> Restored:
         if list(stored.rows) != [_ROW] or list(stored.snapshot or ()) != [_snapshot_spec()] * self._hybrid:

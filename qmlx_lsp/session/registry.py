@@ -22,6 +22,7 @@ from qmlx_lsp import __version__
 from qmlx_lsp.errors import QuestionError, StoreError
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.gather import relative
+from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
@@ -45,6 +46,7 @@ class Registry:
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
+        self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -101,7 +103,7 @@ class Registry:
             try:
                 session.last_used = time.monotonic()
                 answer = await run_turn(session, ask, job)
-                self._bound_memory(session)
+                self.live_states.bound(session)
                 return answer
             finally:
                 session.lock.release()
@@ -130,6 +132,9 @@ class Registry:
             StoreError: the conversation log cannot be read.
         """
         model = await self.loader.ready()
+        if model.info.not_persisted is not None and self.services.store is not None:
+            why = f"{model.info.name} starts cold after every restart: {model.info.not_persisted}"
+            self.notice("not persisted", f"States of this model are not kept on disk. {why}.")
         task = self._sessions.get(root)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             ignore = Ignore(str(root), _read_ignore_file)
@@ -139,16 +144,6 @@ class Registry:
             task.add_done_callback(seen)
             self._sessions[root] = task
         return await asyncio.shield(task)
-
-    def _bound_memory(self, newest: Session) -> None:
-        """Free the live states used longest ago until all of them fit ``memory.live_gib``; the newest stays."""
-        limit = self.services.settings.memory.live_gib * GIB
-        held = sorted((s for s in self.sessions if s.live is not None), key=lambda s: s.last_used)
-        for session in held:
-            if sum(s.live_bytes for s in held) <= limit:
-                return
-            if session is not newest and not session.lock.locked():
-                session.drop_live("memory")
 
     # --- what can be read ---------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from qmlx_lsp.engine.backend import Backend, Restored, StateId
 from qmlx_lsp.engine.plan import Plan, Start, resume_plan
 from qmlx_lsp.errors import CheckpointRejected
+from qmlx_lsp.session.checkpoint import ask_covered, settled
 from qmlx_lsp.session.event import Job, Step
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.storage.checkpoints import Found
@@ -30,10 +31,10 @@ class Resumed:
 
 async def resume(session: Session, job: Job) -> Resumed:
     """The live state, a restored one or a new one; whichever is furthest on."""
+    if session.live is None:
+        await settled(session)  # what is still on its way to the disk can be found when it is there
     resumed = await _choose(session, job)
-    services = session.services
-    if services.store is not None and session.model.info.not_persisted is None and session.stored is None:
-        session.stored = await services.on_store(_covered, session, len(session.transcript.log))
+    await ask_covered(session)
     return resumed
 
 
@@ -71,6 +72,7 @@ async def _choose(session: Session, job: Job) -> Resumed:
             continue
         session.drop_live("restored")
         session.settle(restored.state, plan.position)
+        session.saved = plan.position
         took = (time.perf_counter() - began) * 1000
         return Resumed(restored.state, plan, reason, took, restored.bytes)
 
@@ -79,12 +81,6 @@ def _find(session: Session, limit: int) -> list[Found]:
     store, info = session.services.store, session.model.info
     assert store is not None
     return store.find(info.fingerprint, session.transcript.log, needs_snapshot=info.needs_snapshot, limit=limit)
-
-
-def _covered(session: Session, limit: int) -> int:
-    store, info = session.services.store, session.model.info
-    assert store is not None
-    return store.covered(info.fingerprint, session.transcript.log, limit)
 
 
 def _why_none(session: Session, limit: int) -> str:

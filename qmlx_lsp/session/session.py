@@ -22,6 +22,7 @@ from qmlx_lsp.session.model import LoadedModel
 from qmlx_lsp.settings import Settings
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import Conversation, ConversationLog
+from qmlx_lsp.storage.writer import WriteBehind
 from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.ignore import Ignore
 
@@ -31,8 +32,10 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Services:
     """What a turn works with. ``log_thread`` and ``store_thread`` have one thread each, so that what is queued on
-    one of them happens in order. ``notice(about, text)`` says something to the user once, without failing the turn,
-    until ``notice(about, None)`` says that it is well again."""
+    one of them happens in order; the store thread looks things up, ``writer`` alone writes checkpoints.
+    ``notice(about, text)`` says something to the user once, without failing the turn, until ``notice(about, None)``
+    says that it is well again. ``later(seconds, session)`` tries once more to persist a session, unless a turn is
+    running then."""
 
     settings: Settings
     worker: Worker
@@ -40,6 +43,8 @@ class Services:
     log_thread: Executor
     store: CheckpointStore | None
     store_thread: Executor
+    writer: WriteBehind | None
+    later: Callable[[float, Session], None]
     notice: Callable[[str, str | None], None]
 
     async def on_log(self, work: Callable[..., T], *args: Any) -> T:
@@ -54,7 +59,9 @@ class Session:
     """``open_texts`` gives the texts that editors have open below ``root``, by relative path, latest used first.
 
     ``stored`` tokens have their rows in the store or on the way there, and a segment ends there; None when there is
-    no store, or when it has to be asked.
+    no store, or when it has to be asked. ``merge``: rows that lie in too many segments there (``Saved.merge``).
+    ``saved`` is the deepest position of the live state that is known to be on the disk. After ``failures`` failed
+    checkpoints in a row none is tried before ``retry_at`` (seconds of the monotonic clock).
     ``unfinished`` is a write to the log that the transcript has got ahead of; see ``catch_up``.
     """
 
@@ -71,6 +78,10 @@ class Session:
     live_position: int = 0
     live_bytes: int = 0
     stored: int | None = None
+    merge: tuple[int, int] | None = None
+    saved: int = 0
+    failures: int = 0
+    retry_at: float = 0.0
     unfinished: Callable[[], object] | None = None
     not_live: str = "start"  # why there is no live state, for usage.reason
     last_usage: Usage | None = None
@@ -84,7 +95,8 @@ class Session:
         """Take ``state`` as the live state at ``position``; without one, ``why`` it is gone."""
         if state is None or position is None:
             self.live, self.live_position, self.live_bytes, self.not_live = None, 0, 0, why
-            self.stored = None
+            self.stored = self.merge = None
+            self.saved = 0
         else:
             assert position <= len(self.transcript.log), f"state at {position}, log of {len(self.transcript.log)}"
             self.live, self.live_position = state, position

@@ -19,9 +19,9 @@ from functools import partial
 from qmlx_lsp.engine.backend import Backend, Sampling
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
-from qmlx_lsp.engine.plan import Start
+from qmlx_lsp.engine.plan import Start, restore_points
 from qmlx_lsp.errors import QuestionError, StoreError
-from qmlx_lsp.session.checkpoint import Copied, copy_state, save
+from qmlx_lsp.session.checkpoint import Copier, copier, save
 from qmlx_lsp.session.event import Answer, Ask, Job, Step, Usage
 from qmlx_lsp.session.gather import choose, look
 from qmlx_lsp.session.model import SYSTEM_TEXT
@@ -39,12 +39,12 @@ CANCELLED_EARLY = Usage(0, 0, 0, 0, 0, 0.0, 0, 0.0, None, None, 0, "none", "canc
 
 @dataclass(frozen=True, slots=True)
 class _Computed:
-    """What came out of the engine: when it began, how it ended, the state's size, and a copy of it for the store."""
+    """What came out of the engine: when it began, how it ended, the state's size, and who copied it for the store."""
 
     began: float
     outcome: Outcome
     nbytes: int
-    copied: Copied
+    copier: Copier | None
 
 
 async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
@@ -66,7 +66,7 @@ async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
     text = reply.finish()
     turn_id = await _record(session, turn, outcome, text, usage)
     session.live_bytes = computed.nbytes if session.live is not None else 0
-    if written := await save(session, computed.copied, session.transcript.log):
+    if written := await save(session, computed.copier, session.services.settings.store.answer_wait_s):
         usage = replace(usage, written_bytes=written)
         if turn_id is not None:
             with contextlib.suppress(StoreError):  # the turn itself is in the log
@@ -159,6 +159,10 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
         sampling=Sampling(settings.model.temperature, settings.model.top_p),
         chunk_tokens=settings.engine.prefill_chunk_tokens,
     )
+    copying = copier(session, resumed.state)
+    if copying is not None:
+        points = _points(session, resumed.plan.position, asked)
+        engine_job = replace(engine_job, points=points, at_point=copying.copy)
     turn = await services.on_log(
         services.log.begin_reply, session.conversation, transcript.reply(header, [], Finish.OPEN, "")
     )
@@ -176,11 +180,10 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
         began = time.perf_counter()
         outcome = generate(backend, engine_job, cancelled=job.stop.is_set, on_prefill=on_prefill, on_token=on_token)
         if outcome.position is None:
-            return _Computed(began, outcome, 0, Copied())
-        copied = Copied()
-        if outcome.position and session.stored is not None and outcome.position >= session.stored:
-            copied = copy_state(backend, resumed.state, session.stored)
-        return _Computed(began, outcome, backend.nbytes(resumed.state), copied)
+            return _Computed(began, outcome, 0, copying)
+        if copying is not None:
+            copying.take(backend)
+        return _Computed(began, outcome, backend.nbytes(resumed.state), copying)
 
     journalling = asyncio.create_task(reply.keep_journal(journal, settings.stream.journal_ms))
     session.unfinished = partial(services.log.drop_reply, turn)  # unless it comes to something
@@ -194,6 +197,16 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
             session.drop_live("dropped after an error")
             await session.catch_up()
     return turn, reply, computed
+
+
+def _points(session: Session, start: int, asked: int) -> list[int]:
+    """Where the prefill of ``[start, asked)`` leaves checkpoints, as numbers of ids read: where every conversation
+    of this model begins to differ, and every now and then on a long way."""
+    store, system = session.services.settings.store, session.transcript.entries[0].end
+    points = set(restore_points(start, asked, store.point_tokens, store.points_max))
+    if start < system < asked and system >= store.restore_gain_tokens:
+        points.add(system)
+    return [point - start for point in sorted(points)]
 
 
 # --- record -------------------------------------------------------------------------------------------------------

@@ -29,11 +29,13 @@ from qmlx_lsp.transcript.tokens import TokenLog
 class Saved:
     """What a save has come to.
 
-    ``written``: bytes. ``found``: the deepest checkpoint of the log up to the copy's end, or None. ``merge``: rows
-    ``[a, b)`` that lie in many small segments; a copy of them given to ``merge`` puts them into one.
+    ``written``: bytes. ``covered``: tokens whose rows are stored, up to the copy's end. ``found``: the deepest
+    checkpoint there, or None. ``merge``: rows ``[a, b)`` that lie in many small segments; a copy of them given to
+    ``merge`` puts them into one.
     """
 
     written: int
+    covered: int
     found: Found | None
     merge: tuple[int, int] | None
 
@@ -88,7 +90,7 @@ class Saver:
             self._catalog.leases.pin(owner, found.files)
         kept = self._thin(key, after) if new else set(after.snapshots)
         fixed = kept.union(key.anchors) if key.needs_snapshot else key.anchors
-        return Saved(written, found, retention.merge_span(after.chain(after.end), fixed))
+        return Saved(written, after.end, found, retention.merge_span(after.chain(after.end), fixed))
 
     def _new_files(self, key: Key, copy: StateCopy, before: Reach) -> list[Encoded]:
         """The files that make ``copy`` a checkpoint; none when they are there, or when a gap lies before it."""

@@ -192,7 +192,7 @@ async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
         "live_bytes": 4 * len(b.ids()) + 16, "busy": False,
     }]  # fmt: skip
     assert status["usage"] == answers[2]["usage"]
-    assert status["store"]["segments"] == 3
+    assert status["store"]["segments"] == 4  # one per turn, and one that ends with the system text
     assert status["queue"] == {"running": 0, "waiting": 0}
     assert await editor.leave()
 

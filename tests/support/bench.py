@@ -79,7 +79,7 @@ def quick(**sections: Any) -> Settings:
     settings = Settings()
     defaults: dict[str, dict[str, Any]] = {
         "model": {"name": "scripted"},
-        "store": {"free_floor_gib": 0.0, "quota_gib": 1.0, "restore_gain_tokens": 1},
+        "store": {"free_floor_gib": 0.0, "quota_gib": 1.0, "restore_gain_tokens": 1, "retry_s": 0.0},
         "stream": {"batch_ms": 1},
     }
     for name in {**defaults, **sections}:

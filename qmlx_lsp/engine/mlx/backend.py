@@ -188,8 +188,10 @@ class MlxBackend:
             raise ValueError(f"the state cannot be evaluated after an error: {error}") from error
         live.check()
 
-    def copy_state(self, state: StateId, start: int) -> StateCopy:
+    def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         live = self._states[state]
+        if end is not None:
+            return rows.copy_state(live.caches, start, end, with_snapshot=False)
         return rows.copy_state(live.caches, start, live.position, with_snapshot=self._snapshots)
 
     def restore(self, stored: StoredState) -> Restored:

@@ -185,17 +185,30 @@ async def test_copy_that_fails_costs_the_checkpoint_and_not_the_turn(tmp_path: P
         ]
 
 
+class Slow(FaultyFiles):
+    """A disk that writes nothing while it does not spin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spins = threading.Event()
+        self.spins.set()
+
+    def pwritev(self, fd, pieces, offset):  # type: ignore[no-untyped-def]
+        assert self.spins.wait(20), "the test left the disk waiting"
+        return super().pwritev(fd, pieces, offset)
+
+
 async def test_slow_disk_goes_on_behind_the_answers_and_saves_what_was_copied(tmp_path: Path) -> None:
     settings = quick(store={"answer_wait_s": 0.01})
-    async with bench(tmp_path, settings, context_tokens=1024, replies=["r" * 100] * 9) as b:
+    disk = Slow()
+    async with bench(tmp_path, settings, context_tokens=1024, replies=["r" * 100] * 9, files=disk) as b:
         session = await b.session()
         await b.ask("A")
-        disk = threading.Event()
-        b.app._store_thread.submit(disk.wait, 20)
+        disk.spins.clear()
         assert (await b.ask("B" * 150)).usage.written_bytes == 0
         last, _ = b.begin("C" * 300)  # does not fit behind the others: a new epoch, which has to ask the store
         await until(lambda: session.conversation.epoch)
-        disk.set()
+        disk.spins.set()
         await last
         assert b.notices == []
         await b.restart()
