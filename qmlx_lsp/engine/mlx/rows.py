@@ -100,13 +100,14 @@ def layout(caches: Sequence[Any]) -> Layout:
 
 
 def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> int:
-    """Fill the fresh ``caches`` from ``stored``; returns the bytes read.
+    """Fill the fresh ``caches`` from ``stored``; returns the bytes read. Rows beyond its position are overwritten by
+    the next pass, as after a rewind.
 
     Raises:
         CheckpointRejected: it cannot be trusted (checksums, ids) or its tensors do not fit these caches.
     """
     _check_fit(stored, wanted)
-    capacity = -(-stored.position // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
+    capacity = -(-stored.extent // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
     row_arrays = [mx.zeros((1, s.heads, capacity, s.width), dtype=_dtype(s.dtype)) for s in stored.rows]
     snapshot = tuple(stored.snapshot or ())
     whole_arrays = [mx.zeros(spec.shape, dtype=_dtype(spec.dtype)) for spec in snapshot]
@@ -129,6 +130,8 @@ def _check_fit(stored: StoredState, wanted: Layout) -> None:
     """The checkpoint must hold exactly what this model's caches hold at that position."""
     if stored.position < 1:
         raise CheckpointRejected("foreign", "The checkpoint holds no tokens.")
+    if stored.extent < stored.position:
+        raise CheckpointRejected("foreign", "The checkpoint has fewer rows than tokens.")
     if tuple(stored.rows) != wanted.rows:
         raise CheckpointRejected("foreign", "The checkpoint's rows are not those of this model.")
     if wanted.snapshot and stored.snapshot is None:
