@@ -23,7 +23,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import load_model, load_tokenizer
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
-from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
+from qmlx_lsp.engine.mlx.caches import adapter, parts, unknown_classes
 from qmlx_lsp.engine.mlx.source import first_line, resolve
 from qmlx_lsp.errors import ModelError, TemplateError
 
@@ -177,7 +177,7 @@ def describe(name: str, folder: Path, config: Mapping[str, Any], model: Any, tok
         context_tokens=_context_tokens(config),
         weight_bytes=_parameter_bytes(model),
         eos_ids=frozenset(int(i) for i in tokenizer.eos_token_ids),
-        needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in caches),
+        needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in parts(caches).values()),
         tokenizer_json=backend_tokenizer.to_str(),
         template=HubTemplate(name, tokenizer),
         think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,
