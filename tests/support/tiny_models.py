@@ -44,13 +44,13 @@ def qwen_hybrid() -> Any:
     return qwen3_5.Model(qwen3_5.ModelArgs(model_type="qwen3_5", text_config=text))
 
 
-def gpt_oss_like() -> Any:
+def gpt_oss_like(head_dim: int = 8) -> Any:
     """Every second layer has a window: RotatingKVCache and KVCache."""
     return gpt_oss.Model(
         gpt_oss.ModelArgs(
             num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, vocab_size=VOCAB, hidden_size=32,
-            intermediate_size=32, head_dim=8, num_attention_heads=4, num_key_value_heads=2, sliding_window=WINDOW,
-            layer_types=["sliding_attention", "full_attention"],
+            intermediate_size=32, head_dim=head_dim, num_attention_heads=4, num_key_value_heads=2,
+            sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"],
         )
     )  # fmt: skip
 
@@ -110,13 +110,13 @@ def falcon_like() -> Any:
     )  # fmt: skip
 
 
-def deepseek_like() -> Any:
+def deepseek_like(width: int = 16) -> Any:
     """CacheList of two KVCaches, rows only; the second one's values are nothing but zeros."""
     return deepseek_v32.Model(
         deepseek_v32.ModelArgs(
-            vocab_size=VOCAB, hidden_size=32, index_head_dim=16, index_n_heads=2, index_topk=WINDOW,
-            intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2, kv_lora_rank=16,
-            q_lora_rank=16, qk_rope_head_dim=8, v_head_dim=8, qk_nope_head_dim=8,
+            vocab_size=VOCAB, hidden_size=32, index_head_dim=width, index_n_heads=2, index_topk=WINDOW,
+            intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+            kv_lora_rank=width, q_lora_rank=16, qk_rope_head_dim=width, v_head_dim=8, qk_nope_head_dim=8,
         )
     )  # fmt: skip
 

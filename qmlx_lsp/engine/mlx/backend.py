@@ -73,10 +73,11 @@ class _Live:
 class MlxBackend:
     """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to.
 
-    ``kv_bits`` (0, 4 or 8) is how states are held: 0 leaves keys and values as the model makes them.
+    ``kv_bits`` (0, 4 or 8) is how states are held: 0 leaves keys and values as the model makes them. ``adapter`` is
+    the folder of trained layers to put on the model, if any.
     """
 
-    def __init__(self, models_folder: Path, *, kv_bits: int = 0) -> None:
+    def __init__(self, models_folder: Path, *, kv_bits: int = 0, adapter: Path | None = None) -> None:
         if mx.default_device().type == mx.DeviceType.cpu:
             # There, fused functions are built with the system's C++ compiler: seconds of the first turn, libraries
             # under a guessable name in the shared temporary folder, and nothing gained (measured).
@@ -84,6 +85,7 @@ class MlxBackend:
         self.passes = Passes()
         self._models_folder = models_folder
         self._kv_bits = kv_bits
+        self._adapter = adapter
         self._model: Any = None
         self._counted: Any = None
         self._snapshots = False
@@ -92,7 +94,9 @@ class MlxBackend:
         self._numbers = itertools.count(1)
 
     def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
-        model, info = models.load(source, self._models_folder, report, cancelled)
+        model, info = models.load(
+            source, self._models_folder, report, cancelled, kv_bits=self._kv_bits, adapter_folder=self._adapter
+        )
         self.use(model, needs_snapshot=info.needs_snapshot)
         return info
 
