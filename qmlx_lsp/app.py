@@ -126,7 +126,7 @@ def backend_factory(paths: Paths, settings: Settings) -> Callable[[], Backend]:
         logger.info("BLAS: %s", preload(paths.blas) or "MLX's own")
         from qmlx_lsp.engine.mlx.backend import MlxBackend
 
-        return MlxBackend(paths.models)
+        return MlxBackend(paths.models, kv_bits=settings.model.kv_bits, adapter=settings.model.adapter_folder)
 
     return make
 

@@ -36,6 +36,10 @@ def _number(default: Any, low: float, high: float, about: str) -> Any:
     return field(default=default, metadata={"limit": Limit(low, high), "about": about})
 
 
+def _choice(default: int, allowed: tuple[int, ...], about: str) -> Any:
+    return field(default=default, metadata={"allowed": allowed, "about": about})
+
+
 def _plain(default: Any, about: str) -> Any:
     return field(default=default, metadata={"about": about})
 
@@ -47,6 +51,12 @@ class Model:
     top_p: float = _number(1.0, 0.0, 1.0, "keep the likeliest tokens up to this share; 1 keeps all")
     max_tokens: int = _number(1024, 1, 1_000_000, "tokens of a reply at most")
     thinking: bool = _plain(False, "whether replies begin by thinking, where the model can")
+    adapter: str = _plain("", "the folder of a LoRA adapter that belongs to the model; '' is none")
+    kv_bits: int = _choice(0, (0, 4, 8), "bits of the model's keys and values; 0 leaves them as they are")
+
+    @property
+    def adapter_folder(self) -> Path | None:
+        return Path(self.adapter).expanduser() if self.adapter else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +182,11 @@ def _check(value: Any, default: Any, about: Mapping[str, Any], place: str) -> An
     limit = about.get("limit")
     if limit is not None and not limit.low <= value <= limit.high:
         raise SettingsError(f"{place} is {value!r}, but must be {limit} ({about['about']}).")
-    if value == "":
+    allowed = about.get("allowed")
+    if allowed is not None and value not in allowed:
+        choice = f"{', '.join(map(str, allowed[:-1]))} or {allowed[-1]}"
+        raise SettingsError(f"{place} is {value!r}, but must be {choice} ({about['about']}).")
+    if value == "" != default:
         raise SettingsError(f"{place} is empty, but must be {about['about']}.")
     return value
 

@@ -99,6 +99,10 @@ class StoredState(Protocol):
         """Number of tokens the state holds."""
 
     @property
+    def extent(self) -> int:
+        """Rows that ``fill`` writes, >= ``position``; those beyond position are finite and meaningless."""
+
+    @property
     def rows(self) -> Sequence[RowSpec]:
         """The row tensors, in the model's fixed order."""
 
@@ -107,7 +111,7 @@ class StoredState(Protocol):
         """The snapshot's tensors, or None when the state is rows only."""
 
     def fill(self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview]) -> int:
-        """Read rows ``[0, position)`` into ``rows`` and the snapshot into ``snapshot``; return the bytes read.
+        """Read rows ``[0, extent)`` into ``rows`` and the snapshot into ``snapshot``; return the bytes read.
 
         Every tensor's checksum is verified and the token ids are compared with those that were asked for.
 

@@ -64,7 +64,7 @@ def describe(name: str, where: paths.Paths) -> dict[str, Any]:
     Raises:
         ModelError: there is no such model, or its folder is damaged.
     """
-    from qmlx_lsp.engine.mlx import embedded, model, source
+    from qmlx_lsp.engine.mlx import embedded, fingerprint, model, source
 
     if name == embedded.NAME:
         folder: Path | None = where.models / embedded.FOLDER
@@ -81,11 +81,11 @@ def describe(name: str, where: paths.Paths) -> dict[str, Any]:
         "installed": True,
         "folder": str(folder),
         "type": config["model_type"],
-        "bytes": sum(file.stat().st_size for file in model.weight_files(folder)),
+        "bytes": sum(file.stat().st_size for file in fingerprint.weight_files(folder)),
         "layers": text.get("num_hidden_layers"),
         "context_tokens": text.get("max_position_embeddings"),
         "quantization": config.get("quantization"),
-        "fingerprint": model.fingerprint(folder, config).hex(),
+        "fingerprint": fingerprint.fingerprint(folder, config).hex(),
     }
 
 

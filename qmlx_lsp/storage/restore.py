@@ -157,6 +157,10 @@ class OpenCheckpoint:
         return self._found.position
 
     @property
+    def extent(self) -> int:
+        return self.position
+
+    @property
     def rows(self) -> Sequence[RowSpec]:
         return self._rows
 

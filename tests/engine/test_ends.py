@@ -15,7 +15,7 @@ import pytest
 from qmlx_lsp.engine.backend import Sampling, StateId
 from qmlx_lsp.engine.generation import Job, Outcome, generate
 from qmlx_lsp.engine.mlx.backend import MlxBackend
-from qmlx_lsp.engine.mlx.caches import adapter
+from qmlx_lsp.engine.mlx.caches import adapter, parts
 from qmlx_lsp.transcript.entry import Finish
 from tests.support import tiny_models
 
@@ -24,7 +24,7 @@ PROMPT = tiny_models.ids(30)
 HEADER = [3, 4, 5]
 CHUNK = 8  # 30 ids are read in passes of 8, 8, 8, 6
 NOTHING: frozenset[int] = frozenset()
-MODELS = tiny_models.EACH
+MODELS = tiny_models.FEW
 
 
 class Faulty:
@@ -95,7 +95,7 @@ def cold(name: str, read: tuple[int, ...]) -> list[int]:
 
 def check_state_is(backend: MlxBackend, state: StateId, name: str, read: list[int]) -> None:
     assert backend.position(state) == len(read)
-    for cache in backend._states[state].caches:
+    for cache in parts(backend._states[state].caches).values():
         assert adapter(cache).position(cache) in (None, len(read))
     assert go_on(backend, state, 1) == cold(name, tuple(read))
 

@@ -43,7 +43,9 @@ def test_rewound_state_goes_on_bit_for_bit_as_if_nothing_had_been(name, marked, 
         assert backend.logits(state, step) == untouched.logits(other, step)
 
 
-@MODELS
+@pytest.mark.parametrize(
+    "name", ["hybrid", "llama4", "nested", "int4", *tiny_models.slow("gpt_oss", "int8", "falcon")]
+)
 def test_nested_marks_and_a_mark_used_twice(name):
     backend, state = reader(name, 10)
     outer = backend.mark(state)

@@ -3,23 +3,36 @@
 from collections.abc import Sequence
 
 from qmlx_lsp.errors import CheckpointRejected
-from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, TensorSpec
+from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, Tensor, TensorSpec
 
 
 class MemoryStored:
-    """Pieces ``[0, a) [a, b) …``; the snapshot is the last piece's. ``fail`` rejects after half of it was written."""
+    """Pieces ``[0, a) [a, b) …``; the snapshot is the last piece's. ``fail`` rejects after half of it was written.
 
-    def __init__(self, pieces: Sequence[StateCopy], *, fail: bool = False) -> None:
+    ``position`` is the pieces' end unless a smaller one is given: then the last piece reaches beyond it, and
+    ``snapshot`` is the one that belongs to that position.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[StateCopy],
+        *,
+        fail: bool = False,
+        position: int | None = None,
+        snapshot: Sequence[Tensor] | None = None,
+    ) -> None:
         assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
         self._pieces = pieces
         self._fail = fail
-        self.position = pieces[-1].end
+        self.extent = pieces[-1].end
+        self.position = self.extent if position is None else position
         self.rows: Sequence[RowSpec] = tuple(
             RowSpec(tensor.spec.name, tensor.spec.dtype, tensor.spec.shape[1], tensor.spec.shape[3])
             for tensor in pieces[-1].rows
         )
-        held = pieces[-1].snapshot
-        self.snapshot: Sequence[TensorSpec] | None = None if held is None else tuple(t.spec for t in held)
+        self._whole = pieces[-1].snapshot if position is None else snapshot
+        whole = self._whole
+        self.snapshot: Sequence[TensorSpec] | None = None if whole is None else tuple(t.spec for t in whole)
 
     def fill(self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview]) -> int:
         read = 0
@@ -28,7 +41,7 @@ class MemoryStored:
                 read += self._put(buffer, tensor.data, piece.start, piece.end)
             if self._fail:
                 raise CheckpointRejected("corrupt", "A checksum does not match.")
-        for target, tensor in zip(snapshot, self._pieces[-1].snapshot or (), strict=True):
+        for target, tensor in zip(snapshot, self._whole or (), strict=True):
             target[:] = tensor.data
             read += tensor.data.nbytes
         return read

@@ -1,12 +1,14 @@
 """A complete mlx-lm model folder around a tiny model: weights, config, tokenizer, chat template."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models import llama
+from mlx_lm.tuner.utils import linear_to_lora_layers
 
 from qmlx_lsp.engine.scripted import tokenizer_json
 
@@ -29,10 +31,34 @@ def tiny_llama(seed: int = 3, **changes: Any) -> llama.Model:
     return model
 
 
-def write(folder: Path, *, seed: int = 3, template: str = CHATML, **changes: Any) -> Path:
-    """The model made with ``seed``, written to ``folder``; ``changes`` go into its config."""
+def write_adapter(folder: Path, *, seed: int = 5, scale: float = 20.0, **changes: Any) -> Path:
+    """A LoRA adapter for the model of ``write``, as mlx-lm's training leaves one; ``changes`` go into that model's
+    config."""
     folder.mkdir(parents=True)
-    weights = dict(tree_flatten(tiny_llama(seed).parameters()))
+    trained = {"rank": 2, "scale": scale, "dropout": 0.0, "keys": ["self_attn.q_proj"]}
+    described = {"fine_tune_type": "lora", "num_layers": 2, "lora_parameters": trained}
+    (folder / "adapter_config.json").write_text(json.dumps(described))
+    model = tiny_llama(**changes)
+    linear_to_lora_layers(model, 2, trained)
+    mx.random.seed(seed)
+    weights = {n: mx.random.normal(w.shape) for n, w in tree_flatten(model.parameters()) if "lora_" in n}
+    mx.save_safetensors(str(folder / "adapters.safetensors"), weights)
+    return folder
+
+
+def write(
+    folder: Path,
+    *,
+    seed: int = 3,
+    template: str = CHATML,
+    made_with: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Path:
+    """The model made with ``seed``, written to ``folder``. ``made_with`` goes into model and config, ``changes`` into
+    the config only."""
+    folder.mkdir(parents=True)
+    changes |= made_with or {}
+    weights = dict(tree_flatten(tiny_llama(seed, **(made_with or {})).parameters()))
     mx.save_safetensors(str(folder / "model.safetensors"), weights, {"format": "mlx"})
     (folder / "config.json").write_text(json.dumps(CONFIG | changes))
     (folder / "tokenizer.json").write_text(tokenizer_json())

@@ -12,7 +12,8 @@ from typing import Any
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_map
-from mlx_lm.models import gemma3_text, gpt_oss, llama, qwen3_5
+from mlx_lm.models import baichuan_m1, deepseek_v32, falcon_h1, gemma3_text, gpt_oss, llama, llama4, qwen3_5
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 from qmlx_lsp.engine.mlx.backend import MlxBackend
 
@@ -43,13 +44,13 @@ def qwen_hybrid() -> Any:
     return qwen3_5.Model(qwen3_5.ModelArgs(model_type="qwen3_5", text_config=text))
 
 
-def gpt_oss_like() -> Any:
+def gpt_oss_like(head_dim: int = 8) -> Any:
     """Every second layer has a window: RotatingKVCache and KVCache."""
     return gpt_oss.Model(
         gpt_oss.ModelArgs(
             num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2, vocab_size=VOCAB, hidden_size=32,
-            intermediate_size=32, head_dim=8, num_attention_heads=4, num_key_value_heads=2, sliding_window=WINDOW,
-            layer_types=["sliding_attention", "full_attention"],
+            intermediate_size=32, head_dim=head_dim, num_attention_heads=4, num_key_value_heads=2,
+            sliding_window=WINDOW, layer_types=["sliding_attention", "full_attention"],
         )
     )  # fmt: skip
 
@@ -65,20 +66,101 @@ def gemma_like() -> Any:
     )  # fmt: skip
 
 
+def wide_llama() -> Any:
+    """Attention only, with keys wide enough to be quantised."""
+    return llama.Model(
+        llama.ModelArgs(
+            model_type="llama", hidden_size=32, num_hidden_layers=2, intermediate_size=48, num_attention_heads=2,
+            num_key_value_heads=1, head_dim=64, rms_norm_eps=1e-5, vocab_size=VOCAB, tie_word_embeddings=False,
+        )
+    )  # fmt: skip
+
+
+def llama4_like() -> Any:
+    """Three layers that attend to their chunk only, and a full one: ChunkedKVCache and KVCache."""
+    text = {
+        "model_type": "llama4_text", "attention_bias": False, "attention_chunk_size": WINDOW, "head_dim": 8,
+        "hidden_size": 32, "interleave_moe_layer_step": 9, "intermediate_size": 32, "intermediate_size_mlp": 48,
+        "max_position_embeddings": 4096, "num_attention_heads": 4, "num_experts_per_tok": 1, "num_hidden_layers": 4,
+        "num_key_value_heads": 2, "num_local_experts": 2, "rms_norm_eps": 1e-5, "rope_scaling": None,
+        "rope_theta": 10000.0, "use_qk_norm": True, "vocab_size": VOCAB,
+    }  # fmt: skip
+    return llama4.Model(llama4.ModelArgs(model_type="llama4", text_config=text))
+
+
+def baichuan_like() -> Any:
+    """CacheList of ArraysCache and KVCache in one layer, of ArraysCache and RotatingKVCache in the other."""
+    return baichuan_m1.Model(
+        baichuan_m1.ModelArgs(
+            model_type="baichuan_m1", vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=2, rope_theta=10000.0, sliding_window=WINDOW,
+            sliding_window_layers=[1], conv_window=2, rms_norm_eps=1e-5, num_swa_attention_heads=4,
+            num_swa_key_value_heads=2,
+        )
+    )  # fmt: skip
+
+
+def falcon_like() -> Any:
+    """CacheList of ArraysCache and KVCache in every layer."""
+    return falcon_h1.Model(
+        falcon_h1.ModelArgs(
+            head_dim=8, hidden_size=32, intermediate_size=48, mamba_d_head=8, mamba_d_ssm=32, mamba_d_state=8,
+            mamba_n_heads=4, num_attention_heads=4, num_hidden_layers=2, num_key_value_heads=2, vocab_size=VOCAB,
+        )
+    )  # fmt: skip
+
+
+def deepseek_like(width: int = 16) -> Any:
+    """CacheList of two KVCaches, rows only; the second one's values are nothing but zeros."""
+    return deepseek_v32.Model(
+        deepseek_v32.ModelArgs(
+            vocab_size=VOCAB, hidden_size=32, index_head_dim=width, index_n_heads=2, index_topk=WINDOW,
+            intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=2,
+            kv_lora_rank=width, q_lora_rank=16, qk_rope_head_dim=width, v_head_dim=8, qk_nope_head_dim=8,
+        )
+    )  # fmt: skip
+
+
+class Nested:
+    """The llama-like model with its caches deep in lists, beside one that nothing ever fills, and a window that keeps
+    its first rows."""
+
+    KEEP = 3
+
+    def __init__(self) -> None:
+        self.inner = llama_like()
+
+    def __call__(self, tokens: mx.array, cache: list[Any]) -> Any:
+        return self.inner(tokens, cache=[cache[0][0][1], cache[1][0]])
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def make_cache(self) -> list[Any]:
+        window = RotatingKVCache(WINDOW, keep=self.KEEP)
+        return [CacheList(CacheList(KVCache(), KVCache())), CacheList(window, ArraysCache(2))]
+
+
 MAKERS: dict[str, Callable[[], Any]] = {
-    "llama": llama_like, "hybrid": qwen_hybrid, "gpt_oss": gpt_oss_like, "gemma": gemma_like,
+    "llama": llama_like, "hybrid": qwen_hybrid, "gpt_oss": gpt_oss_like, "gemma": gemma_like, "int4": wide_llama,
+    "int8": wide_llama, "llama4": llama4_like, "baichuan": baichuan_like, "falcon": falcon_like,
+    "deepseek": deepseek_like, "nested": Nested,
 }  # fmt: skip
-# Two models have all three cache classes between them; the other two take part in the slow check.
-EACH = pytest.mark.parametrize(
-    "name",
-    [
-        "hybrid",
-        "gpt_oss",
-        pytest.param("llama", marks=pytest.mark.slow),
-        pytest.param("gemma", marks=pytest.mark.slow),
-    ],
-)
-NEEDS_SNAPSHOT = {"llama": False, "hybrid": True, "gpt_oss": True, "gemma": True}
+KV_BITS = {"int4": 4, "int8": 8}
+ROWS_ONLY = {"llama", "int4", "int8", "deepseek"}
+
+
+def slow(*names: str) -> list[Any]:
+    """These models in the slow check only."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
+# These have most cache classes between them (quantised ones are quick in a few tests); the other models take part in
+# the slow check.
+OTHERS = ["llama", "gpt_oss", "gemma", "int4", "int8", "baichuan", "falcon", "deepseek"]
+EACH = pytest.mark.parametrize("name", ["hybrid", "llama4", "nested", *slow(*OTHERS)])
+# For tests that are about something else than caches.
+FEW = pytest.mark.parametrize("name", ["hybrid", "gpt_oss", *slow("llama", "gemma", "llama4", "baichuan")])
 
 
 @functools.cache
@@ -94,8 +176,8 @@ def make(name: str, seed: int = 7, dtype: mx.Dtype = mx.float32) -> Any:
 
 
 def backend(name: str, dtype: mx.Dtype = mx.float32) -> MlxBackend:
-    made = MlxBackend(Path("unused"))
-    made.use(make(name, dtype=dtype), needs_snapshot=NEEDS_SNAPSHOT[name])
+    made = MlxBackend(Path("unused"), kv_bits=KV_BITS.get(name, 0))
+    made.use(make(name, dtype=dtype), needs_snapshot=name not in ROWS_ONLY)
     return made
 
 

@@ -35,10 +35,19 @@ def test_every_setting_says_what_it_is_and_has_a_variable_of_its_own() -> None:
             limit = key.metadata.get("limit")
             if limit is not None:
                 assert limit.low <= key.default <= limit.high
+            elif "allowed" in key.metadata:
+                assert key.default in key.metadata["allowed"]
             else:
                 assert type(key.default) in (str, bool)
     names = [env_name(*key) for key in keys()]
     assert len(set(names)) == len(names)
+
+
+def test_model_without_an_adapter(tmp_path: Path) -> None:
+    file = write(tmp_path, "[model]\nadapter = ''\nkv_bits = 8\n")
+    assert (load(file, {}).model.adapter, load(file, {}).model.kv_bits) == ("", 8)
+    changed = load(file, {"QMLX_ADAPTER": "/x", "QMLX_KV_BITS": "4"}).model
+    assert (changed.adapter, changed.kv_bits) == ("/x", 4)
 
 
 def test_file_then_environment(tmp_path: Path) -> None:
@@ -54,7 +63,7 @@ def test_file_then_environment(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("[modle]\nname = 'x'", "unknown section [modle]; allowed are context, daemon,"),
-        ("[model]\nnmae = 'x'", "unknown key model.nmae; allowed are max_tokens, name,"),
+        ("[model]\nnmae = 'x'", "unknown key model.nmae; allowed are adapter, kv_bits, max_tokens, name,"),
         ("model = 'x'", "model must be a section, [model]."),
         ("[model]\nname = 5", "model.name is 5, but must be text (a folder,"),
         ("[model]\nname = ''", "model.name is empty, but must be a folder"),
@@ -64,6 +73,9 @@ def test_file_then_environment(tmp_path: Path) -> None:
         ("[model]\ntemperature = 'hot'", "model.temperature is 'hot', but must be a number"),
         ("[model]\ntemperature = nan", "model.temperature is nan, but must be 0 to 5"),
         ("[model]\nthinking = 1", "model.thinking is 1, but must be true or false"),
+        ("[model]\nkv_bits = 6", "model.kv_bits is 6, but must be 0, 4 or 8 (bits"),
+        ("[model]\nkv_bits = true", "model.kv_bits is True, but must be a whole number"),
+        ("[model]\nadapter = 4", "model.adapter is 4, but must be text (the folder"),
         ("[store]\nquota_gib = -1", "store.quota_gib is -1.0, but must be 0 to 100000"),
         ("[model", "is not valid TOML"),
     ],

@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
+from mlx.utils import tree_flatten
 from mlx_lm.generate import generation_stream
-from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.utils import maybe_set_recommended_wired_limit
 
 from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.engine.mlx import model as models
 from qmlx_lsp.engine.mlx import rows
-from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
+from qmlx_lsp.engine.mlx.caches import ADAPTERS, adapter, make_caches, parts, unknown_classes
 from qmlx_lsp.engine.mlx.decode import decode
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import StateCopy, StoredState
@@ -43,7 +43,7 @@ class _Counted:
 
 
 class _Kept:
-    """What a mark keeps of every cache; None once the mark is worthless."""
+    """What a mark keeps of every part of the caches; None once the mark is worthless."""
 
     def __init__(self, position: int, caches: list[Any]) -> None:
         self.position = position
@@ -62,24 +62,30 @@ class _Live:
         mx.eval([cache.state for cache in self.caches])
 
     def check(self) -> None:
-        for layer, cache in enumerate(self.caches):
-            if unknown_classes([cache]):
+        for part, cache in parts(self.caches).items():
+            if type(cache) not in ADAPTERS:
                 continue
             found = adapter(cache).position(cache)
             if found is not None and found != self.position:
-                raise AssertionError(f"layer {layer} stands at {found}, the state at {self.position}")
+                raise AssertionError(f"cache {part} stands at {found}, the state at {self.position}")
 
 
 class MlxBackend:
-    """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to."""
+    """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to.
 
-    def __init__(self, models_folder: Path) -> None:
+    ``kv_bits`` (0, 4 or 8) is how states are held: 0 leaves keys and values as the model makes them. ``adapter`` is
+    the folder of trained layers to put on the model, if any.
+    """
+
+    def __init__(self, models_folder: Path, *, kv_bits: int = 0, adapter: Path | None = None) -> None:
         if mx.default_device().type == mx.DeviceType.cpu:
             # There, fused functions are built with the system's C++ compiler: seconds of the first turn, libraries
             # under a guessable name in the shared temporary folder, and nothing gained (measured).
             mx.disable_compile()
         self.passes = Passes()
         self._models_folder = models_folder
+        self._kv_bits = kv_bits
+        self._adapter = adapter
         self._model: Any = None
         self._counted: Any = None
         self._snapshots = False
@@ -88,7 +94,9 @@ class MlxBackend:
         self._numbers = itertools.count(1)
 
     def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
-        model, info = models.load(source, self._models_folder, report, cancelled)
+        model, info = models.load(
+            source, self._models_folder, report, cancelled, kv_bits=self._kv_bits, adapter_folder=self._adapter
+        )
         self.use(model, needs_snapshot=info.needs_snapshot)
         return info
 
@@ -101,7 +109,7 @@ class MlxBackend:
         self._layout = None
 
     def new_state(self) -> StateId:
-        return self._add(_Live(make_prompt_cache(self._model), 0))
+        return self._add(_Live(make_caches(self._model, self._kv_bits), 0))
 
     def drop_state(self, state: StateId) -> None:
         if self._states.pop(state, None) is not None:
@@ -111,7 +119,9 @@ class MlxBackend:
         return self._states[state].position
 
     def nbytes(self, state: StateId) -> int:
-        return sum(cache.nbytes for cache in self._states[state].caches if not cache.empty())
+        # Not the caches' own sums, which fail or count nothing where a first part has not been filled.
+        held = tree_flatten([cache.state for cache in self._states[state].caches])
+        return sum(array.nbytes for _, array in held if isinstance(array, mx.array))
 
     def prefill(self, state: StateId, ids: Sequence[int]) -> None:
         assert ids, "a forward pass needs at least one token"
@@ -165,7 +175,7 @@ class MlxBackend:
         live = self._states[state]
         if unknown_classes(live.caches):
             return Mark(live.position, None)
-        kept = _Kept(live.position, [adapter(cache).mark(cache) for cache in live.caches])
+        kept = _Kept(live.position, [adapter(cache).mark(cache) for cache in parts(live.caches).values()])
         live.marks.add(kept)
         return Mark(live.position, kept)
 
@@ -176,7 +186,7 @@ class MlxBackend:
             raise ValueError("states of this model cannot be rewound")
         if kept not in live.marks or kept.caches is None:
             raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
-        for cache, held in zip(live.caches, kept.caches, strict=True):
+        for cache, held in zip(parts(live.caches).values(), kept.caches, strict=True):
             adapter(cache).rewind(cache, held)
         live.position = mark.position
         for other in [m for m in live.marks if m.position > mark.position]:
@@ -195,7 +205,7 @@ class MlxBackend:
         return rows.copy_state(live.caches, start, live.position, with_snapshot=self._snapshots)
 
     def restore(self, stored: StoredState) -> Restored:
-        caches = make_prompt_cache(self._model)
+        caches = make_caches(self._model, self._kv_bits)
         if unknown_classes(caches):
             raise CheckpointRejected("unsupported", "States of this model cannot be restored.")
         if self._layout is None:
@@ -212,7 +222,7 @@ class MlxBackend:
 
     def _probe(self) -> rows.Layout:
         """The arrays that one token leaves in fresh caches. Builds the graph of a pass and computes nothing."""
-        caches = make_prompt_cache(self._model)
+        caches = make_caches(self._model, self._kv_bits)
         with mx.stream(generation_stream):
             self._model(mx.array([[0]]), cache=caches)
         return rows.layout(caches)

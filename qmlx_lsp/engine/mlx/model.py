@@ -1,34 +1,37 @@
-"""From a model's name to a loaded model: the folder, its checks, its fingerprint, its plain-data description.
+"""From a model's name to a loaded model: the folder, its checks, an adapter, its plain-data description.
 
 A source is ``embedded``, a folder in mlx-lm's layout, or a Hugging Face id. All three end as a folder and go the
-same way from there.
+same way from there. Nothing in a folder is ever changed here.
 
-Invariant: the fingerprint changes whenever a state computed before could differ from one computed now: weights
-(sizes, headers and samples of every tensor's bytes), config, mlx and mlx-lm version. It does not change when the
-folder is moved or touched.
+Invariant: what cannot work is refused when the model is loaded, in one line, and not in the middle of a turn.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.cache import make_prompt_cache
-from mlx_lm.utils import load_model, load_tokenizer
+from mlx_lm.models.cache import QuantizedKVCache
+from mlx_lm.utils import load_adapters, load_model, load_tokenizer
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
-from qmlx_lsp.engine.mlx.caches import adapter, unknown_classes
+from qmlx_lsp.engine.mlx.caches import adapter, make_caches, parts, unknown_classes
+from qmlx_lsp.engine.mlx.fingerprint import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    fingerprint,
+    safetensors_header,
+    weight_files,
+)
 from qmlx_lsp.engine.mlx.source import first_line, resolve
 from qmlx_lsp.errors import ModelError, TemplateError
 
-STATE_FORMAT = 1  # raise it when what a checkpoint holds changes its meaning
-SAMPLE_BYTES = 1024
+# What mlx and mlx-lm raise for a model, an adapter or a pass that cannot work. They promise nothing narrower.
+REFUSALS = (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError, IndexError)
 DEFAULT_CONTEXT_TOKENS = 4096
 
 
@@ -78,10 +81,6 @@ def check_folder(folder: Path, name: str) -> dict[str, Any]:
     return config
 
 
-def weight_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("model*.safetensors"))
-
-
 def _check_complete(folder: Path, files: Sequence[Path]) -> None:
     """Every file that the index names, if there is an index, must be there."""
     index = folder / "model.safetensors.index.json"
@@ -98,7 +97,7 @@ def _check_complete(folder: Path, files: Sequence[Path]) -> None:
 
 def _check_whole(file: Path) -> None:
     try:
-        header, start = _safetensors_header(file)
+        header, start = safetensors_header(file)
         ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
     except (OSError, ValueError, struct.error, KeyError, TypeError) as error:
         raise ModelError(f"The weights {file} are damaged (no readable header); fetch the model again.") from error
@@ -107,43 +106,16 @@ def _check_whole(file: Path) -> None:
         raise ModelError(f"The weights {file} are cut short ({have:,} of {want:,} bytes); fetch the model again.")
 
 
-def _safetensors_header(file: Path) -> tuple[dict[str, Any], int]:
-    """The JSON header and the position of the data behind it."""
-    with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        if length > file.stat().st_size:
-            raise ValueError("header longer than the file")
-        header = json.loads(stream.read(length))
-    if not isinstance(header, dict):
-        raise TypeError("header is not an object")
-    return header, 8 + length
-
-
-def fingerprint(folder: Path, config: Mapping[str, Any]) -> bytes:
-    """Digest (16 bytes) of everything that makes a state reusable; see the module's invariant.
-
-    Reading whole weights (70 GB and more) would cost a minute at every start. Two sets of weights that differ,
-    differ nearly everywhere, so the first and last kilobyte of every tensor tell them apart.
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for version in ("mlx", "mlx-lm"):
-        digest.update(f"{version} {metadata.version(version)}\n".encode())
-    digest.update(f"format {STATE_FORMAT}\n".encode())
-    digest.update(json.dumps(config, sort_keys=True).encode())
-    for file in weight_files(folder):
-        header, start = _safetensors_header(file)
-        digest.update(json.dumps(header, sort_keys=True).encode())
-        with file.open("rb") as stream:
-            for name in sorted(key for key in header if key != "__metadata__"):
-                first, last = header[name]["data_offsets"]
-                for at in (first, max(first, last - SAMPLE_BYTES)):
-                    stream.seek(start + at)
-                    digest.update(stream.read(min(SAMPLE_BYTES, last - first)))
-    return digest.digest()
-
-
-def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool]) -> tuple[Any, ModelInfo]:
-    """The model and its description.
+def load(
+    source: str,
+    models: Path,
+    report: Report,
+    cancelled: Callable[[], bool],
+    *,
+    kv_bits: int = 0,
+    adapter_folder: Path | None = None,
+) -> tuple[Any, ModelInfo]:
+    """The model, with the adapter in ``adapter_folder`` if there is one, and its description.
 
     Raises:
         ModelError: one line that names the model, what is wrong and the remedy.
@@ -153,31 +125,84 @@ def load(source: str, models: Path, report: Report, cancelled: Callable[[], bool
     config = check_folder(folder, source)
     report(0, 0, f"loading {source}")
     try:
-        model, config = load_model(folder)
-    except (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeError) as error:
+        model, _ = load_model(folder)
+    except REFUSALS as error:
         raise ModelError(f"The model {source} ({folder}) cannot be loaded: {first_line(error)}") from error
+    if adapter_folder is not None:
+        add_adapter(source, model, adapter_folder)
+    if kv_bits:
+        check_kv_bits(source, model, kv_bits)
     try:
         tokenizer = load_tokenizer(folder, eos_token_ids=config.get("eos_token_id"))
     except Exception as error:  # the tokenizers library raises nothing narrower
         raise ModelError(f"The tokenizer of {source} ({folder}) cannot be loaded: {first_line(error)}") from error
-    return model, describe(source, folder, config, model, tokenizer)
+    digest = fingerprint(folder, config, kv_bits=kv_bits, adapter_folder=adapter_folder)
+    return model, describe(source, folder, config, make_caches(model, kv_bits), model, tokenizer, digest)
 
 
-def describe(name: str, folder: Path, config: Mapping[str, Any], model: Any, tokenizer: Any) -> ModelInfo:
+def add_adapter(name: str, model: Any, folder: Path) -> None:
+    """Put the trained layers in ``folder`` (as mlx-lm writes them) on top of ``model``.
+
+    Raises:
+        ModelError: the folder is none of an adapter, or of another model's.
+    """
+    for file in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        if not (folder / file).is_file():
+            raise ModelError(f"The adapter {folder} ([model] adapter) has no {file}, which mlx-lm writes.")
+    _check_whole(folder / ADAPTER_WEIGHTS)
+    try:
+        load_adapters(model, str(folder))
+        model.eval()
+        mx.eval(model.parameters())
+    except REFUSALS as error:
+        said = " ".join(str(error).split())[:200]
+        raise ModelError(f"The adapter {folder} ([model] adapter) does not fit the model {name}: {said}") from error
+
+
+def check_kv_bits(name: str, model: Any, kv_bits: int) -> None:
+    """Build the graph of a pass of several tokens and one of a single token; nothing is computed.
+
+    Raises:
+        ModelError: the model cannot hold its keys and values in so many bits.
+    """
+    caches = make_caches(model, kv_bits)
+    said = None
+    if not any(type(cache) is QuantizedKVCache for cache in parts(caches).values()):
+        said = "it has no cache of a class that can be quantised."
+    try:
+        for count in (2, 1):
+            model(mx.array([[0] * count]), cache=caches)
+    except REFUSALS as error:
+        said = first_line(error)
+    if said:
+        raise ModelError(
+            f"The model {name} cannot hold its keys and values in {kv_bits} bits: {said.rstrip('.')}. "
+            "Set [model] kv_bits = 0."
+        )
+
+
+def describe(
+    name: str,
+    folder: Path,
+    config: Mapping[str, Any],
+    caches: Sequence[Any],
+    model: Any,
+    tokenizer: Any,
+    digest: bytes,
+) -> ModelInfo:
     """What is to be known of a loaded model above the engine."""
     backend_tokenizer = getattr(tokenizer._tokenizer, "backend_tokenizer", None)
     if backend_tokenizer is None:
         raise ModelError(f"The model {name} has no fast tokenizer (tokenizer.json), which qmlx-lsp needs.")
-    caches = make_prompt_cache(model)
     unknown = unknown_classes(caches)
     return ModelInfo(
         name=name,
         path=str(folder),
-        fingerprint=fingerprint(folder, config),
+        fingerprint=digest,
         context_tokens=_context_tokens(config),
         weight_bytes=_parameter_bytes(model),
         eos_ids=frozenset(int(i) for i in tokenizer.eos_token_ids),
-        needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in caches),
+        needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in parts(caches).values()),
         tokenizer_json=backend_tokenizer.to_str(),
         template=HubTemplate(name, tokenizer),
         think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,

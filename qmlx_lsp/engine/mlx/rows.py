@@ -18,7 +18,7 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from qmlx_lsp.engine.mlx.caches import adapter
+from qmlx_lsp.engine.mlx.caches import adapter, parts
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
 
@@ -40,15 +40,15 @@ def copy_state(caches: Sequence[Any], start: int, position: int, *, with_snapsho
     """
     settle(caches)
     rows = tuple(
-        _copy_rows(f"{layer}.{name}", array, start, position)
-        for layer, cache in enumerate(caches)
+        _copy_rows(f"{part}.{name}", array, start, position)
+        for part, cache in parts(caches).items()
         for name, array in adapter(cache).rows(cache).items()
     )
     if not with_snapshot:
         return StateCopy(start, position, rows, None)
     whole = tuple(
-        _copy_whole(f"{layer}.{name}", array)
-        for layer, cache in enumerate(caches)
+        _copy_whole(f"{part}.{name}", array)
+        for part, cache in parts(caches).items()
         for name, array in adapter(cache).whole(cache).items()
     )
     return StateCopy(start, position, rows, whole)
@@ -56,10 +56,11 @@ def copy_state(caches: Sequence[Any], start: int, position: int, *, with_snapsho
 
 def settle(caches: Sequence[Any]) -> None:
     """Arrange every cache as a restore would, and evaluate it."""
-    for cache in caches:
+    single = parts(caches).values()
+    for cache in single:
         adapter(cache).settle(cache)
     arrays: list[mx.array] = []
-    for cache in caches:
+    for cache in single:
         arrays += [*adapter(cache).rows(cache).values(), *adapter(cache).whole(cache).values()]
     mx.eval(arrays)
 
@@ -68,19 +69,19 @@ def settle(caches: Sequence[Any]) -> None:
 class Layout:
     """What a model's state is made of: each array's dtype, heads and width (rows) or dtype and shape (snapshot).
 
-    ``windows`` holds the most rows that a window cache keeps, by layer.
+    ``windows`` holds the most rows that a cache which forgets keeps, by the name of the part.
     """
 
     rows: tuple[RowSpec, ...]
     snapshot: tuple[TensorSpec, ...]
-    windows: Mapping[int, int]
+    windows: Mapping[str, int]
 
     def snapshot_at(self, position: int) -> tuple[TensorSpec, ...]:
-        """The snapshot's tensors at ``position``: those of a window grow until it is full."""
+        """The snapshot's tensors at ``position``: those of a cache which forgets grow until it is full."""
         return tuple(self._sized(spec, position) for spec in self.snapshot)
 
     def _sized(self, spec: TensorSpec, position: int) -> TensorSpec:
-        window = self.windows.get(int(spec.name.partition(".")[0]))
+        window = self.windows.get(spec.name.rpartition(".")[0])
         if window is None:
             return spec
         batch, heads, _, width = spec.shape
@@ -90,23 +91,24 @@ class Layout:
 def layout(caches: Sequence[Any]) -> Layout:
     """The layout of ``caches``, which have read something (evaluated or not)."""
     rows, whole, windows = [], [], {}
-    for layer, cache in enumerate(caches):
+    for part, cache in parts(caches).items():
         found = adapter(cache)
-        rows += [_row_spec(f"{layer}.{name}", array) for name, array in found.rows(cache).items()]
-        whole += [_whole_spec(f"{layer}.{name}", array) for name, array in found.whole(cache).items()]
+        rows += [_row_spec(f"{part}.{name}", array) for name, array in found.rows(cache).items()]
+        whole += [_whole_spec(f"{part}.{name}", array) for name, array in found.whole(cache).items()]
         if (window := found.window(cache)) is not None:
-            windows[layer] = window
+            windows[part] = window
     return Layout(tuple(rows), tuple(whole), windows)
 
 
 def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> int:
-    """Fill the fresh ``caches`` from ``stored``; returns the bytes read.
+    """Fill the fresh ``caches`` from ``stored``; returns the bytes read. Rows beyond its position are overwritten by
+    the next pass, as after a rewind.
 
     Raises:
         CheckpointRejected: it cannot be trusted (checksums, ids) or its tensors do not fit these caches.
     """
     _check_fit(stored, wanted)
-    capacity = -(-stored.position // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
+    capacity = -(-stored.extent // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
     row_arrays = [mx.zeros((1, s.heads, capacity, s.width), dtype=_dtype(s.dtype)) for s in stored.rows]
     snapshot = tuple(stored.snapshot or ())
     whole_arrays = [mx.zeros(spec.shape, dtype=_dtype(spec.dtype)) for spec in snapshot]
@@ -116,12 +118,13 @@ def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> in
         [_bytes(array).data for array in whole_arrays],
     )
     names = [*(row.name for row in stored.rows), *(spec.name for spec in snapshot)]
-    arrays: list[dict[str, mx.array]] = [{} for _ in caches]
+    single = parts(caches)
+    arrays: dict[str, dict[str, mx.array]] = {part: {} for part in single}
     for name, array in zip(names, [*row_arrays, *whole_arrays], strict=True):
-        layer, _, local = name.partition(".")
-        arrays[int(layer)][local] = array
-    for cache, found in zip(caches, arrays, strict=True):
-        adapter(cache).install(cache, found, stored.position)
+        part, _, local = name.rpartition(".")
+        arrays[part][local] = array
+    for part, cache in single.items():
+        adapter(cache).install(cache, arrays[part], stored.position)
     return read
 
 
@@ -129,6 +132,8 @@ def _check_fit(stored: StoredState, wanted: Layout) -> None:
     """The checkpoint must hold exactly what this model's caches hold at that position."""
     if stored.position < 1:
         raise CheckpointRejected("foreign", "The checkpoint holds no tokens.")
+    if stored.extent < stored.position:
+        raise CheckpointRejected("foreign", "The checkpoint has fewer rows than tokens.")
     if tuple(stored.rows) != wanted.rows:
         raise CheckpointRejected("foreign", "The checkpoint's rows are not those of this model.")
     if wanted.snapshot and stored.snapshot is None:
