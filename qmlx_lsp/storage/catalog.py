@@ -222,9 +222,10 @@ class Catalog:
         return self.shelf.aside_bytes + self._stray_bytes + self.shelf.overhead()
 
     def counts(self) -> tuple[int, int, int]:
-        """Bytes of all files in the folder; number of segments; number of snapshots."""
-        size, segments, snapshots = self.ask(lambda index: index.totals())
-        return size + self._unlisted_bytes(), segments, snapshots
+        """Bytes of all files in the folder but the index, as they lie there; numbers of segments and snapshots."""
+        _, segments, snapshots = self.ask(lambda index: index.totals())
+        size = sum(self.shelf.sizes().values()) + self.shelf.aside_bytes + self.shelf.overhead()
+        return size, segments, snapshots
 
     def forget(self) -> None:
         """Delete every file and every row, whoever holds them."""

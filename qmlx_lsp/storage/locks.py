@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from qmlx_lsp.storage.files import FILE_MODE
+from qmlx_lsp.storage.files import FILE_MODE, FOLDER_MODE
 
 POLL_S = 0.005  # seconds between two tries
 
@@ -53,7 +53,7 @@ class FileLock:
 
     Raises, when entered:
         TimeoutError (an OSError): another process has held it for ``wait_s`` seconds.
-        OSError: the file cannot be opened.
+        OSError: the file cannot be opened, nor its folder made.
     """
 
     def __init__(self, path: Path, wait_s: float) -> None:
@@ -78,6 +78,7 @@ class FileLock:
 
     def _take(self) -> int:
         while True:
+            self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             fd = open_lock(self._path)
             kept = False
             try:

@@ -22,7 +22,8 @@ from qmlx_lsp.storage.lookup import Point
 from qmlx_lsp.storage.row import Kind, Link, Row
 
 KEEP_LAST = 3  # newest snapshots of a log
-KEEP_RATIO = 4  # the others: each this many times as far from the end as the one before it
+KEEP_CELL = 1_024  # tokens: of those that are not further away, the first is kept …
+KEEP_RATIO = 4  # … and of those that are up to four times as far, and so on
 SMALL_ROWS = 256  # rows; a segment of fewer is worth merging
 MERGE_RUN = 16  # so many small neighbours become one
 MERGE_ROWS = 4_096  # rows of one merged segment at most
@@ -101,22 +102,23 @@ def _last_use_behind(rows: Sequence[Row]) -> dict[Point, float]:
     return behind
 
 
-def superseded(positions: Iterable[int], anchors: Collection[int]) -> list[int]:
+def superseded(positions: Collection[int], anchors: Collection[int]) -> list[int]:
     """Which snapshots of one log are not worth their bytes.
 
     Kept are the last KEEP_LAST, those at ``anchors`` (the end of the system entry, where new conversations begin),
-    and of the rest ever fewer the further they are from the end: they serve a conversation that forks.
+    and ever fewer the further they are from the end: they serve a conversation that forks. Those are the first ones
+    of the cells of a fixed grid, whose cells are larger the further away they are. Cells lie within cells, so what
+    is kept in a large one has been kept in the small ones before.
     """
     newest_first = sorted(positions, reverse=True)
-    gone: list[int] = []
-    distance = 0
-    for place, position in enumerate(newest_first):
-        far = newest_first[0] - position
-        if place < KEEP_LAST or far >= KEEP_RATIO * distance:
-            distance = far
-        elif position not in anchors:
-            gone.append(position)
-    return gone
+    first: dict[tuple[int, int], int] = {}
+    for position in newest_first[KEEP_LAST:]:
+        cell = KEEP_CELL
+        while cell <= newest_first[0] - position:
+            cell *= KEEP_RATIO
+        first[cell, position // cell] = position
+    kept = {*newest_first[:KEEP_LAST], *first.values(), *anchors}
+    return [position for position in newest_first if position not in kept]
 
 
 def merge_span(chain: Sequence[Link], fixed: Collection[int]) -> tuple[int, int] | None:

@@ -130,7 +130,9 @@ def payload(folder: Path) -> list[Path]:
 
 
 def payload_bytes(folder: Path) -> int:
-    return sum(path.stat().st_size for path in payload(folder))
+    """What the quota counts: every file of the folder but the index."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("index.db"))
+    return sum(path.stat().st_size for path in files)
 
 
 def open_store(
