@@ -179,4 +179,4 @@ async def persist(session: Session) -> bool:
     await settled(session)
     await hand_over(session)
     await settled(session)
-    return session.saved >= session.live_position
+    return session.live is not None and session.saved >= session.live_position

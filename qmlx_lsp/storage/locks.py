@@ -51,6 +51,8 @@ def unlock(fd: int) -> None:
 class FileLock:
     """One holder at a time over all threads and processes; a thread that holds it may take it again.
 
+    Who waits stands in a second lock, so that whoever lets go cannot take it again before those who wait.
+
     Raises, when entered:
         TimeoutError (an OSError): another process has held it for ``wait_s`` seconds.
         OSError: the file cannot be opened, nor its folder made.
@@ -68,7 +70,12 @@ class FileLock:
             if self._depth:
                 yield
                 return
-            fd = self._take()
+            self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+            next_in_line = self._take(self._path.with_name(self._path.name + ".next"))
+            try:
+                fd = self._take(self._path)
+            finally:
+                os.close(next_in_line)
             self._depth = 1
             try:
                 yield
@@ -76,15 +83,14 @@ class FileLock:
                 self._depth = 0
                 os.close(fd)
 
-    def _take(self) -> int:
+    def _take(self, path: Path) -> int:
         while True:
-            self._path.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            fd = open_lock(self._path)
+            fd = open_lock(path)
             kept = False
             try:
                 if not flock(fd, fcntl.LOCK_EX, self._wait_s):
-                    raise TimeoutError(f"another process has been using {self._path.parent} for {self._wait_s:g} s")
-                kept = _is(fd, self._path)
+                    raise TimeoutError(f"another process has been using {path.parent} for {self._wait_s:g} s")
+                kept = _is(fd, path)
                 if kept:
                     return fd
             finally:

@@ -89,6 +89,8 @@ class Saver:
         if owner is not None and found is not None:
             self._catalog.leases.pin(owner, found.files)
         kept = self._thin(key, after) if new else set(after.snapshots)
+        if new:
+            self._sweep(key, after)
         fixed = kept.union(key.anchors) if key.needs_snapshot else key.anchors
         return Saved(written, after.end, found, retention.merge_span(after.chain(after.end), fixed))
 
@@ -153,13 +155,26 @@ class Saver:
         """Delete segments that a merged one covers, up to the first on which something else hangs."""
         going: set[bytes] = set()
         for link in reversed(replaced):
-            if link is not replaced[-1] and not self._begin_at(fingerprint, link) <= going:
+            hanging = {other.id for other in self._begin_at(fingerprint, link)}
+            if link is not replaced[-1] and not hanging <= going:
                 break
             going.add(link.id)
         rows = self._catalog.ask(lambda index: index.get(tuple(going)))
         self._catalog.retire(sorted(rows.values(), key=lambda row: -row.b), "merged")
 
-    def _begin_at(self, fingerprint: bytes, link: Link) -> set[bytes]:
-        """Ids of what hangs on the end of a segment."""
-        found = self._catalog.ask(lambda index: index.beginning(fingerprint, link.b, link.digest))
-        return {other.id for other in found}
+    def _sweep(self, key: Key, stored: Reach) -> None:
+        """Delete segments that a merged one has replaced and that are there all the same: the merge was cut off."""
+        chain = stored.chain(stored.end)
+        inner = stored.into.keys() - {0, *(link.b for link in chain)}
+        for link in chain if inner else ():
+            last = max((position for position in inner if link.a < position < link.b), default=0)
+            if last and last not in stored.snapshots:
+                path = [before for before in stored.chain(last) if before.a >= link.a]
+                if path and path[0].a == link.a:
+                    behind = self._begin_at(key.fingerprint, path[-1])
+                    path += [other for other in behind if (other.b, other.digest) == (link.b, link.digest)]
+                    self._retire_replaced(key.fingerprint, path)
+
+    def _begin_at(self, fingerprint: bytes, link: Link) -> list[Link]:
+        """What hangs on the end of a segment."""
+        return self._catalog.ask(lambda index: index.beginning(fingerprint, link.b, link.digest))

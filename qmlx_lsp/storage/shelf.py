@@ -8,7 +8,6 @@ Invariant: ``quarantine/`` holds at most QUARANTINE_FILES files and at most 1/QU
 
 from __future__ import annotations
 
-import os
 import stat
 from contextlib import suppress
 from pathlib import Path
@@ -166,4 +165,4 @@ def damage(error: FileRejected) -> bool:
 
 def reason_of(error: OSError) -> str:
     """One line for a user."""
-    return error.strerror or os.strerror(error.errno or 0)
+    return error.strerror or str(error)

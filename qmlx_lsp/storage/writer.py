@@ -90,7 +90,7 @@ class WriteBehind:
             self._queue = deque([*mine, *others])
             if self._writing is not None and self._writing.owner == owner:
                 mine.insert(0, self._writing)
-            return [item.future for item in mine]
+            return [item.future for item in mine if not item.future.done()]
 
     def stop(self, timeout_s: float) -> int:
         """Take nothing more, write what waits, the owner with the deepest checkpoint first; at most ``timeout_s``.

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import multiprocessing
 import random
 import subprocess
 import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
+from qmlx_lsp.state import StateCopy
+from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
-from tests.support.toy_state import Toy, log_of, open_store, payload_bytes, restore, save
+from qmlx_lsp.transcript.tokens import TokenLog
+from tests.support.toy_state import Toy, key, log_of, open_store, payload_bytes, restore
 
+STORE_ROUNDS = 200
 ROUNDS = 20
-HYBRID = Toy("hybrid", hybrid=True)
+TOYS = (Toy("hybrid", hybrid=True), Toy("rows"))
+QUOTA = 12_000_000
+TURNS = 40
+ROOT = Path(__file__).parents[2]
 HEADER = (7, 8)
 
 
@@ -23,13 +37,34 @@ def _say(line: object) -> None:
     sys.stdout.flush()
 
 
-def save_for_ever(folder: Path) -> None:
-    """Child: checkpoint after checkpoint, each acknowledged by a line, within a quota that makes it evict."""
-    store = open_store(folder, quota=600_000)
-    for number in range(10_000):
-        seed, step = divmod(number, 5)
-        save(store, HYBRID, log_of(10 * (step + 1), seed=seed))
-        _say(number)
+def save_for_ever(folder: Path, conversation: int, pause_s: float, told: Connection | None) -> None:
+    """Child: small turns of a conversation (then of the next one); each checkpoint is acknowledged to ``told``.
+    Snapshots are thinned out, segments merged, and the quota makes it evict what is oldest."""
+    store = open_store(folder, quota=QUOTA)
+    for number in itertools.count(conversation):
+        _save_turns(store, TOYS[number % 2], log_of(5, seed=number), pause_s, told)
+
+
+def _save_turns(store: CheckpointStore, toy: Toy, log: TokenLog, pause_s: float, told: Connection | None) -> None:
+    pause = threading.Event()
+    merge: tuple[int, int] | None = None
+    for _ in range(TURNS):
+        start = store.covered(toy.fingerprint, log, len(log))
+        saved = store.save(key(toy, log, 5), toy.copy(log, start, len(log)), owner="me")
+        assert saved.found is not None
+        if told is not None:
+            told.send_bytes(b"%d" % saved.found.position)
+        if merge is not None:
+            rows = tuple(toy.tensor(log, spec, *merge) for spec in toy.rows)
+            store.merge(key(toy, log, 5), StateCopy(*merge, rows, None), owner="me")
+        merge = saved.merge
+        pause.wait(pause_s)
+        log.extend(turn_of(len(log)))
+
+
+def turn_of(length: int) -> range:
+    """The ids that a conversation of ``length`` ids says next."""
+    return range(length, length + 5 + length % 3)
 
 
 def talk_for_ever(folder: Path) -> None:
@@ -50,11 +85,10 @@ def talk_for_ever(folder: Path) -> None:
         end = final.end
 
 
-def _killed(work: str, folder: Path, lines: int) -> list[str]:
-    """Run a child, kill it after ``lines`` lines; return every whole line that it managed to print."""
-    call = f"import tests.crash.test_kill as t, pathlib; t.{work}(pathlib.Path({str(folder)!r}))"
-    root = Path(__file__).parents[2]
-    with subprocess.Popen([sys.executable, "-c", call], stdout=subprocess.PIPE, text=True, cwd=root) as child:
+def _killed(folder: Path, lines: int) -> list[str]:
+    """Run ``talk_for_ever``, kill it after ``lines`` lines; every whole line that it managed to print."""
+    code = f"import pathlib, tests.crash.test_kill as t; t.talk_for_ever(pathlib.Path({str(folder)!r}))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
         assert child.stdout is not None
         printed = [child.stdout.readline() for _ in range(lines)]
         child.kill()
@@ -63,31 +97,75 @@ def _killed(work: str, folder: Path, lines: int) -> list[str]:
     return [line.strip() for line in printed if line.endswith("\n")]
 
 
+def _saver(folder: Path, conversation: int, pause_s: float = 0.0, told: Connection | None = None) -> BaseProcess:
+    """Start ``save_for_ever`` from a server that has imported everything: some milliseconds instead of a second."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.crash.test_kill"])
+    child = context.Process(target=save_for_ever, args=(folder, conversation, pause_s, told), daemon=True)
+    child.start()
+    return child
+
+
+def _killed_saver(folder: Path, conversation: int, saves: int, more_s: float) -> int:
+    """Kill a saver some moments after so many saves; what it acknowledged last."""
+    mine, its = multiprocessing.Pipe(duplex=False)
+    child = _saver(folder, conversation, told=its)
+    its.close()
+    acknowledged = 0
+    for _ in range(saves):
+        acknowledged = int(mine.recv_bytes())
+    deadline = time.perf_counter() + more_s
+    while time.perf_counter() < deadline:  # moments shorter than a sleep
+        pass
+    child.kill()
+    child.join()
+    with contextlib.suppress(EOFError):
+        while True:
+            acknowledged = int(mine.recv_bytes())
+    mine.close()
+    return acknowledged
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_the_store_survives_kill(tmp_path: Path) -> None:
+    """One child after another is killed at a random moment, while another one works on the same folder."""
     random.seed(1)
-    for number in range(ROUNDS):
-        folder = tmp_path / str(number % 4)  # some stores are killed again and again
-        acknowledged = int(_killed("save_for_ever", folder, random.randint(1, 25))[-1])
-        store = open_store(folder, quota=600_000)
-        assert store.stats()["bytes"] == payload_bytes(folder) <= 600_000
-        assert not list(folder.rglob(".tmp*"))
-        for at in range(acknowledged + 2):
-            seed, step = divmod(at, 5)
-            _, tried = restore(store, HYBRID, log_of(10 * (step + 1), seed=seed))
-            assert tried <= 1
-        seed, step = divmod(acknowledged, 5)
-        newest = restore(store, HYBRID, log_of(10 * (step + 1), seed=seed))
-        assert newest == (10 * (step + 1), 1)
-        assert store.stats()["quarantined"] == 0
-        store.close()
+    folder = tmp_path / "s"
+    load = _saver(folder, 10_000, pause_s=0.02)
+    try:
+        for number in range(STORE_ROUNDS):
+            acknowledged = _killed_saver(folder, number, random.randint(1, 25), random.random() / 50)
+            _check_store(folder, number, acknowledged)
+        assert load.is_alive()
+    finally:
+        load.kill()
+        load.join()
+    store = open_store(folder, quota=QUOTA)
+    assert store.stats()["bytes"] == payload_bytes(folder) <= QUOTA
+    assert store.stats()["quarantined"] == 0
+    assert not list(folder.rglob(".tmp*"))
+    store.close()
+
+
+def _check_store(folder: Path, conversation: int, acknowledged: int) -> None:
+    """``conversation``, whose writer was killed, is there as far as it was acknowledged, or a turn further on."""
+    toy, log = TOYS[conversation % 2], log_of(5, seed=conversation)
+    while len(log) <= acknowledged:
+        log.extend(turn_of(len(log)))
+    store = open_store(folder, quota=QUOTA)
+    position, tried = restore(store, toy, log)  # compares every byte
+    assert position in (acknowledged, len(log))
+    assert tried == 1
+    assert store.stats()["quarantined"] == 0
+    store.close()
 
 
 @pytest.mark.slow
 def test_what_the_log_acknowledged_is_there(tmp_path: Path) -> None:
     random.seed(2)
     for _ in range(ROUNDS):
-        state, acknowledged = _killed("talk_for_ever", tmp_path, random.randint(1, 12))[-1].split()
+        state, acknowledged = _killed(tmp_path, random.randint(1, 12))[-1].split()
         log = ConversationLog(tmp_path / "log.db", clock=lambda: 1.0)
         log.recover()
         conversation = log.find("/root")

@@ -52,7 +52,9 @@ def test_over_a_thousand_turns_few_are_kept_and_they_reach_back() -> None:
     assert len(kept) <= 3 + 1 + 2 * 5
 
 
-def test_the_store_keeps_the_last_the_anchor_and_ever_fewer_of_the_rest(store: CheckpointStore, tmp_path: Path) -> None:
+def test_the_store_keeps_the_last_the_anchor_and_ever_fewer_of_the_rest(
+    store: CheckpointStore, tmp_path: Path
+) -> None:
     log = log_of(3_000)
     expected: set[int] = set()
     for end in range(50, 3_001, 50):

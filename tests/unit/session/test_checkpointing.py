@@ -1,0 +1,205 @@
+"""Checkpoints around turns: during a long prefill, for new conversations, after a failure, before memory is freed."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from qmlx_lsp.engine.backend import ModelInfo, Report
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.session.checkpoint import persist, settled
+from qmlx_lsp.storage.retention import MERGE_RUN
+from qmlx_lsp.transcript.entry import Finish
+from tests.support.bench import Bench, bench, quick
+from tests.support.faulty_files import FaultyFiles
+from tests.support.waiting import until
+
+CHUNK, POINT = 64, 256
+
+
+async def _idle(b: Bench) -> None:
+    await settled(await b.session())
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+async def test_killed_at_nine_tenths_of_a_long_prefill_little_is_read_again(tmp_path: Path, hybrid: bool) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": CHUNK}, store={"point_tokens": POINT})
+    question = "q" * 8_000
+    async with bench(tmp_path, settings, hybrid=hybrid) as b:
+        b.gate.hold("prefill", 8_000 * 9 // 10 // CHUNK)
+        task, job = b.begin(question)
+        await b.gate.reached()
+        await _idle(b)
+        shutil.copytree(tmp_path / "home", tmp_path / "killed" / "home")  # as a kill would leave it
+        job.cancel()
+        b.gate.open()
+        await task
+    async with bench(tmp_path / "killed", settings, hybrid=hybrid) as after:
+        after.project = b.project
+        usage = (await after.ask(question)).usage
+        assert usage.plan == "restore"
+        assert usage.restored >= 0.8 * 8_000
+        assert usage.restored % (2 * POINT) == 0  # on the grid: 8,000 tokens have points 512 apart
+        assert usage.prefilled + usage.restored == usage.context
+        await after.check()
+
+
+async def test_points_are_few_and_their_snapshots_are_thinned_out(tmp_path: Path) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": CHUNK}, store={"point_tokens": POINT})
+    async with bench(tmp_path, settings) as b:
+        answer = await b.ask("q" * 8_000)
+        await _idle(b)
+        snapshots = list((b.paths.checkpoints / "snapshots").iterdir())
+        segments = list((b.paths.checkpoints / "segments").iterdir())
+        assert 10 < len(segments) <= 16 + 2
+        assert len(snapshots) <= 3 + 1 + 2 * 2
+        assert sum(file.stat().st_size for file in segments) <= answer.usage.context * 8 + len(segments) * 17_000
+
+
+async def test_short_turns_leave_no_points_on_their_way(tmp_path: Path) -> None:
+    settings = quick(store={"point_tokens": POINT})
+    async with bench(tmp_path, settings, replies=["r" * 100] * 20) as b:
+        for _ in range(10):
+            await b.ask("q" * 100)
+        assert (await b.app.registry.status(0))["store"]["segments"] == 11  # one per turn, and the system text
+
+
+async def test_a_new_conversation_begins_where_all_conversations_begin_alike(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        system = b.entries()[0].end
+        usage = (await b.ask("B", root=other)).usage
+        assert (usage.plan, usage.restored) == ("restore", system)
+        assert usage.prefilled == usage.context - system
+        await b.restart()
+        assert (await b.ask("C", root=other)).usage.plan == "restore"
+        store = (await b.app.registry.status(0))["store"]
+        assert store["segments"] == 4  # the system text once, two turns of the one, one of the other
+        await b.check()
+
+
+class Full(FaultyFiles):
+    """A disk without space for as long as ``full``."""
+
+    full = True
+
+    def pwritev(self, fd, pieces, offset):  # type: ignore[no-untyped-def]
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().pwritev(fd, pieces, offset)
+
+
+async def test_what_failed_is_tried_again_by_itself(tmp_path: Path) -> None:
+    disk = Full()
+    async with bench(tmp_path, quick(store={"retry_s": 0.01}), files=disk) as b:
+        await b.ask("A")
+        session = await b.session()
+        assert len(b.notices) == 1
+        assert session.saved == 0
+        disk.full = False
+        await until(lambda: session.saved == session.live_position)
+        assert (session.failures, len(b.notices)) == (0, 1)
+        await b.restart()
+        assert (await b.ask("B")).usage.restored == session.live_position
+
+
+async def test_after_a_failure_nothing_is_copied_for_a_while(tmp_path: Path) -> None:
+    disk, copies = Full(), []
+
+    class Counting(ScriptedBackend):
+        def copy_state(self, state, start, end=None):  # type: ignore[no-untyped-def]
+            copies.append(start)
+            return super().copy_state(state, start, end)
+
+    async with bench(tmp_path, quick(store={"retry_s": 1_000.0}), files=disk, make=Counting) as b:
+        await b.ask("A")
+        made = len(copies)
+        disk.full = False
+        for question in "BCD":
+            assert (await b.ask(question)).usage.written_bytes == 0
+        assert len(copies) == made > 0
+
+
+@pytest.mark.parametrize("hybrid", [True, False])
+async def test_what_is_not_saved_goes_to_the_disk_before_it_leaves_memory(tmp_path: Path, hybrid: bool) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    disk = Full()
+    async with bench(tmp_path, quick(memory={"live_gib": 0.0}), files=disk, hybrid=hybrid) as b:
+        await b.ask("A")
+        session = await b.session()
+        position = session.live_position
+        assert session.saved == 0
+        disk.full = False
+        await b.ask("B", root=other)
+        await until(lambda: session.live is None)
+        usage = (await b.ask("C")).usage
+        assert (usage.plan, usage.restored, usage.reason) == ("restore", position, "memory")
+        await b.check()
+
+
+async def test_the_end_is_the_last_chance_for_what_is_not_saved(tmp_path: Path) -> None:
+    disk = Full()
+    async with bench(tmp_path, quick(store={"retry_s": 1_000.0}), files=disk) as b:
+        await b.ask("A")
+        position = (await b.session()).live_position
+        disk.full = False
+        await b.restart()
+        assert (await b.ask("B")).usage.restored == position
+
+
+async def test_a_state_that_cannot_be_saved_is_freed_all_the_same(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    async with bench(tmp_path, quick(memory={"live_gib": 0.0}), files=Full()) as b:
+        await b.ask("A")
+        session = await b.session()
+        await b.ask("B", root=other)
+        await until(lambda: session.live is None)
+        assert (await b.ask("C")).finish is Finish.COMPLETE
+        assert len(b.notices) == 1
+
+
+async def test_persist_says_whether_it_is_there(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        session = await b.session()
+        async with session.lock:
+            assert await persist(session)
+            session.drop_live("memory")
+            assert not await persist(session)
+
+
+async def test_many_small_turns_of_a_session_are_merged(tmp_path: Path) -> None:
+    turns = 3 * MERGE_RUN
+    async with bench(tmp_path, hybrid=False, replies=["ok"] * (turns + 2)) as b:
+        for number in range(turns):
+            await b.ask(str(number))
+        await _idle(b)
+        assert (await b.app.registry.status(0))["store"]["segments"] < turns // 2
+        position = (await b.session()).live_position
+        await b.restart()
+        assert (await b.ask("again")).usage.restored == position
+        assert b.notices == []
+        await b.check()
+
+
+class Unknown(ScriptedBackend):
+    def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
+        return replace(super().load(source, report, cancelled), not_persisted="its cache class X is not supported")
+
+
+async def test_a_model_whose_states_cannot_be_kept_works_and_that_is_said_once(tmp_path: Path) -> None:
+    async with bench(tmp_path, make=Unknown) as b:
+        for question in "AB":
+            assert (await b.ask(question)).usage.written_bytes == 0
+        assert (await b.ask("C")).usage.plan == "live"
+        assert len(b.notices) == 1
+        assert "its cache class X is not supported" in b.notices[0]
