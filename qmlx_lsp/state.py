@@ -12,7 +12,7 @@ A state of ``n`` tokens has two parts (see the words *segment* and *snapshot* in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Protocol
@@ -110,9 +110,11 @@ class StoredState(Protocol):
     def snapshot(self) -> Sequence[TensorSpec] | None:
         """The snapshot's tensors, or None when the state is rows only."""
 
-    def fill(self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview]) -> int:
+    def fill(self, rows: Iterable[RowBuffer], snapshot: Iterable[memoryview]) -> int:
         """Read rows ``[0, extent)`` into ``rows`` and the snapshot into ``snapshot``; return the bytes read.
 
+        Both may be made while they are taken: that happens on the calling thread, in order, rows first, and what has
+        been taken is filled meanwhile. So the caller can allocate one tensor while the disk reads the one before it.
         Every tensor's checksum is verified and the token ids are compared with those that were asked for.
 
         Raises:

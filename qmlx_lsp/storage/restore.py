@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 import xxhash
 
@@ -29,11 +29,15 @@ from qmlx_lsp.transcript.tokens import ids_to_bytes
 
 READER_THREADS = 2  # measured on Linux; more did not help there
 BATCH_BYTES = 4 << 20  # read this much, then verify it while it is still in the cache
-JOB_BYTES = 64 << 20  # a larger file is shared between the readers
+JOB_BYTES = 64 << 20  # as much memory is lent before its reading begins, and as much is read by one job
+MIN_READ_BYTES = 256 << 10  # of one file at a time, on average; a long chain of small files waits for more memory
 MAX_HELD_FILES = 96  # files kept open; macOS gives a process 256 descriptors
 
 # One tensor to read: its place in the file's header and the memory it goes to, piece by piece.
 _Target = tuple[int, list[memoryview]]
+# A file, the ids it must hold (or None when they are compared elsewhere), and what to read of it.
+_Read = tuple["_File", bytes | None, Iterable[_Target]]
+_T = TypeVar("_T")
 
 
 class _File:
@@ -168,62 +172,117 @@ class OpenCheckpoint:
     def snapshot(self) -> Sequence[TensorSpec] | None:
         return self._side.header.tensors if self._side else None
 
-    def fill(self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview]) -> int:
+    def fill(self, rows: Iterable[RowBuffer], snapshot: Iterable[memoryview]) -> int:
         """See ``StoredState.fill``. Buffers of another layout than the file's are a foreign checkpoint."""
-        if tuple(buffer.spec for buffer in rows) != self._rows or not self._fits(snapshot):
-            name = (self._side or self._segments[0]).name
-            raise FileRejected("foreign", name, "its tensors are not laid out like this model's")
-        for buffer in rows:
-            need = buffer.spec.heads * buffer.capacity * buffer.spec.row_bytes
-            assert buffer.capacity >= self.position, "the lent memory has too few rows"
-            assert buffer.data.nbytes >= need, "the lent memory is smaller than it says"
         stop = threading.Event()
-        jobs = list(self._jobs(rows, snapshot, stop))
+        futures: list[Future[int]] = []
         with ThreadPoolExecutor(READER_THREADS, thread_name_prefix="restore") as pool:
-            futures = [pool.submit(job) for job in jobs]
-            jobs.clear()
-            _, waiting = wait(futures, return_when=FIRST_EXCEPTION)
-            if waiting:
+            try:
+                for job in self._jobs(rows, snapshot, stop):
+                    if stop.is_set():  # one has failed: no more memory is asked for
+                        break
+                    futures.append(pool.submit(job))
+                    del job
+                wait(futures, return_when=FIRST_EXCEPTION)
+            finally:
                 stop.set()
                 pool.shutdown(wait=True, cancel_futures=True)
         return _sum_or_raise(futures)
 
-    def _fits(self, snapshot: Sequence[memoryview]) -> bool:
-        wanted = self._side.header.tensors if self._side else ()
-        return [view.nbytes for view in snapshot] == [spec.nbytes for spec in wanted]
-
     def _jobs(
-        self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview], stop: threading.Event
+        self, rows: Iterable[RowBuffer], snapshot: Iterable[memoryview], stop: threading.Event
     ) -> Iterator[Callable[[], int]]:
-        """The work in pieces that do not touch each other's memory."""
-        flat = [as_bytes_view(buffer.data) for buffer in rows]
+        """The work in pieces that do not touch each other's memory, each as soon as its memory has been lent."""
+        enough = max(JOB_BYTES, MIN_READ_BYTES * len(self._segments))
+        first = 0
+        for group in _groups(self._checked(rows), enough):
+            yield from self._row_jobs(first, group, stop)
+            first += len(group)
+        if not first:
+            yield from self._row_jobs(0, [], stop)  # the ids are compared in any case
+        first = 0
+        for views in _groups(self._checked_side(snapshot), JOB_BYTES):
+            assert self._side is not None
+            targets = [(first + at, [as_bytes_view(view)]) for at, view in enumerate(views)]
+            first += len(views)
+            yield _job([(self._side, None, targets)], stop)
+
+    def _row_jobs(self, first: int, group: Sequence[RowBuffer], stop: threading.Event) -> Iterator[Callable[[], int]]:
+        """Read the tensors of ``group``, of which the first is number ``first``, from every segment."""
+        flat = [as_bytes_view(buffer.data) for buffer in group]
+        row_bytes = sum(buffer.spec.heads * buffer.spec.row_bytes for buffer in group)
+        reads: list[_Read] = []
+        size = 0
         for file in self._segments:
             a, b = file.header.row.a, file.header.row.b
-            ids: bytes | None = ids_to_bytes(self._found.log.ids(a, b))
-            step = sum(spec.tensor(b - a).nbytes for spec in self._rows)
-            shared = max(1, -(-len(rows) * JOB_BYTES // max(step, JOB_BYTES)))  # tensors in one job
-            for first in range(0, max(1, len(rows)), shared):
-                some = range(first, min(first + shared, len(rows)))
-                yield _job(file, ids, _targets(rows, flat, some, a, b), stop)
-                ids = None
-        if self._side:
-            whole = [(index, [as_bytes_view(view)]) for index, view in enumerate(snapshot)]
-            yield _job(self._side, None, whole, stop)
+            ids = None if first else ids_to_bytes(self._found.log.ids(a, b))
+            reads.append((file, ids, _targets(first, group, flat, a, b)))
+            size += (b - a) * row_bytes
+            if size >= JOB_BYTES:
+                yield _job(reads, stop)
+                reads, size = [], 0
+        if reads:
+            yield _job(reads, stop)
+
+    def _checked(self, rows: Iterable[RowBuffer]) -> Iterator[tuple[RowBuffer, int]]:
+        """The buffers with their bytes, if they are those of this checkpoint."""
+        for buffer, spec in zip_longest(rows, self._rows):
+            if buffer is None or buffer.spec != spec:
+                raise self._foreign()
+            need = spec.heads * buffer.capacity * spec.row_bytes
+            assert buffer.capacity >= self.extent, "the lent memory has too few rows"
+            assert buffer.data.nbytes >= need, "the lent memory is smaller than it says"
+            yield buffer, need
+
+    def _checked_side(self, snapshot: Iterable[memoryview]) -> Iterator[tuple[memoryview, int]]:
+        for view, spec in zip_longest(snapshot, self.snapshot or ()):
+            if view is None or spec is None or view.nbytes != spec.nbytes:
+                raise self._foreign()
+            yield view, spec.nbytes
+
+    def _foreign(self) -> FileRejected:
+        name = (self._side or self._segments[0]).name
+        return FileRejected("foreign", name, "its tensors are not laid out like this model's")
 
 
-def _job(file: _File, ids: bytes | None, targets: Iterable[_Target], stop: threading.Event) -> Callable[[], int]:
-    """Compare the ids, where the job has any to compare, then read and verify its tensors."""
-    return lambda: (0 if ids is None else file.check_ids(ids)) + file.read(targets, stop)
+def _groups(sized: Iterable[tuple[_T, int]], enough: int) -> Iterator[list[_T]]:
+    """Runs of things whose sizes add up to ``enough``; the last run may be smaller."""
+    group: list[_T] = []
+    size = 0
+    for thing, bytes_ in sized:
+        group.append(thing)
+        size += bytes_
+        if size >= enough:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
-def _targets(
-    rows: Sequence[RowBuffer], flat: Sequence[memoryview], indices: range, a: int, b: int
-) -> Iterator[_Target]:
+def _job(reads: Sequence[_Read], stop: threading.Event) -> Callable[[], int]:
+    """For each file: compare the ids, where there are any to compare, then read and verify its tensors."""
+
+    def run() -> int:
+        total = 0
+        try:
+            for file, ids, targets in reads:
+                if stop.is_set():
+                    break
+                total += (0 if ids is None else file.check_ids(ids)) + file.read(targets, stop)
+        except BaseException:
+            stop.set()
+            raise
+        return total
+
+    return run
+
+
+def _targets(first: int, group: Sequence[RowBuffer], flat: Sequence[memoryview], a: int, b: int) -> Iterator[_Target]:
     """Where rows ``[a, b)`` of some tensors go: one piece per head. Made as they are read, for there may be many."""
-    for index in indices:
-        row, step = rows[index].spec.row_bytes, rows[index].capacity * rows[index].spec.row_bytes
-        begins = range(a * row, rows[index].spec.heads * step, step)
-        yield index, [flat[index][begin : begin + (b - a) * row] for begin in begins]
+    for at, buffer in enumerate(group):
+        row, step = buffer.spec.row_bytes, buffer.capacity * buffer.spec.row_bytes
+        begins = range(a * row, buffer.spec.heads * step, step)
+        yield first + at, [flat[at][begin : begin + (b - a) * row] for begin in begins]
 
 
 def _sum_or_raise(futures: Sequence[Future[int]]) -> int:

@@ -1,6 +1,6 @@
 """A checkpoint in memory: pieces that ``copy_state`` gave, put together as the store would."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, Tensor, TensorSpec
@@ -34,8 +34,9 @@ class MemoryStored:
         whole = self._whole
         self.snapshot: Sequence[TensorSpec] | None = None if whole is None else tuple(t.spec for t in whole)
 
-    def fill(self, rows: Sequence[RowBuffer], snapshot: Sequence[memoryview]) -> int:
+    def fill(self, rows: Iterable[RowBuffer], snapshot: Iterable[memoryview]) -> int:
         read = 0
+        rows, snapshot = list(rows), list(snapshot)
         for piece in self._pieces:
             for buffer, tensor in zip(rows, piece.rows, strict=True):
                 read += self._put(buffer, tensor.data, piece.start, piece.end)

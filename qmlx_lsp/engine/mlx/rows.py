@@ -10,7 +10,7 @@ Invariant: a restore fills fresh arrays and installs them only when all of it ha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,14 +109,15 @@ def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> in
     """
     _check_fit(stored, wanted)
     capacity = -(-stored.extent // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
-    row_arrays = [mx.zeros((1, s.heads, capacity, s.width), dtype=_dtype(s.dtype)) for s in stored.rows]
     snapshot = tuple(stored.snapshot or ())
-    whole_arrays = [mx.zeros(spec.shape, dtype=_dtype(spec.dtype)) for spec in snapshot]
-    mx.eval(row_arrays, whole_arrays)
-    read = stored.fill(
-        [RowBuffer(s, capacity, _bytes(array).data) for s, array in zip(stored.rows, row_arrays, strict=True)],
-        [_bytes(array).data for array in whole_arrays],
-    )
+    row_arrays: list[mx.array] = []
+    whole_arrays: list[mx.array] = []
+
+    def lent_rows() -> Iterator[RowBuffer]:
+        for spec in stored.rows:
+            yield RowBuffer(spec, capacity, _lent(spec.tensor(capacity), row_arrays))
+
+    read = stored.fill(lent_rows(), (_lent(spec, whole_arrays) for spec in snapshot))
     names = [*(row.name for row in stored.rows), *(spec.name for spec in snapshot)]
     single = parts(caches)
     arrays: dict[str, dict[str, mx.array]] = {part: {} for part in single}
@@ -126,6 +127,13 @@ def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> in
     for part, cache in single.items():
         adapter(cache).install(cache, arrays[part], stored.position)
     return read
+
+
+def _lent(spec: TensorSpec, arrays: list[mx.array]) -> memoryview:
+    """The memory of one more array, zeroed. Made when the store takes it, for zeroing is as slow as reading."""
+    arrays.append(mx.zeros(spec.shape, dtype=_dtype(spec.dtype)))
+    mx.eval(arrays[-1])
+    return _bytes(arrays[-1]).data
 
 
 def _check_fit(stored: StoredState, wanted: Layout) -> None:
