@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from hashlib import blake2b
 
 CELL_TOKENS = 256
@@ -44,7 +44,7 @@ class TokenLog:
     """Append-only list of token ids with chained digests."""
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
-        self._ids: list[int] = []
+        self._ids = array("i")  # packed: what is hashed at every digest is a copy of its bytes
         self._cells: list[bytes] = [b"\0" * DIGEST_BYTES]  # _cells[k]: digest of the first k whole cells
         self.extend(ids)
 
@@ -56,10 +56,10 @@ class TokenLog:
 
     def ids(self, start: int = 0, end: int | None = None) -> list[int]:
         """A copy of ``[start, end)``; ``end`` defaults to the log's length."""
-        return self._ids[start:end]
+        return self._ids[start:end].tolist()
 
     def extend(self, ids: Iterable[int]) -> None:
-        self._ids.extend(ids)
+        self._ids.extend(array("i", ids))  # all of them or, should one not fit, none
         while (done := len(self._cells) - 1) < len(self._ids) // CELL_TOKENS:
             cell = self._ids[done * CELL_TOKENS : (done + 1) * CELL_TOKENS]
             self._cells.append(_chain(self._cells[done], cell))
@@ -78,5 +78,5 @@ class TokenLog:
         return _chain(self._cells[whole], self._ids[whole * CELL_TOKENS : position])
 
 
-def _chain(parent: bytes, ids: Sequence[int]) -> bytes:
-    return blake2b(parent + ids_to_bytes(ids), digest_size=DIGEST_BYTES).digest()
+def _chain(parent: bytes, ids: array[int]) -> bytes:
+    return blake2b(parent + _little_endian(ids).tobytes(), digest_size=DIGEST_BYTES).digest()
