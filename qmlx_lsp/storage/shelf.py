@@ -28,6 +28,7 @@ class Shelf:
     def __init__(self, fs: FileSystem, folder: Path, quota_bytes: int) -> None:
         self.fs = fs
         self._folder = folder
+        self._places = {kind.suffix: folder / name for kind, name in _FOLDERS.items()}
         self._cap_bytes = quota_bytes // QUARANTINE_SHARE
         for part in (folder, *(folder / name for name in (*_FOLDERS.values(), _QUARANTINE))):
             fs.mkdir(part)
@@ -39,9 +40,7 @@ class Shelf:
 
     def path(self, name: str) -> Path:
         """Where the file ``name`` (a name of ours) lies or would lie."""
-        named = parse_name(name)
-        assert named is not None, name
-        return self._folder / _FOLDERS[named[0]] / name
+        return self._places[name.rpartition(".")[2]] / name
 
     def names(self) -> set[str]:
         """Every file that is named like one of ours and lies where it should. Raises OSError."""
