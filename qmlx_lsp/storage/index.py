@@ -38,7 +38,7 @@ CREATE TABLE file (
 CREATE INDEX file_by_begin ON file (fingerprint, a, parent, b, digest, bytes);
 """
 _SELECT = (
-    "SELECT kind, fingerprint, a, b, parent, digest, bytes, data_offset, header_sum, needs_snapshot, "
+    "SELECT id, kind, fingerprint, a, b, parent, digest, bytes, data_offset, header_sum, needs_snapshot, "
     "last_used, created FROM file "
 )
 _SELECT_LINKS = "SELECT id, a, b, parent, digest, bytes FROM file "
@@ -239,10 +239,15 @@ class LookAhead:
             self._known.setdefault((link.a, link.parent), []).append(link)
 
 
-def _row(kind: str, *rest: Any) -> Row:
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+def _row(id_: bytes, kind: str, *rest: Any) -> Row:
     fingerprint, a, b, parent, digest, size, data_offset, header_sum, needs, last_used, created = rest
     times = (last_used, created)
-    return Row(Kind(kind), fingerprint, a, b, parent, digest, size, data_offset, header_sum, bool(needs), *times)
+    row = Row(_KINDS[kind], fingerprint, a, b, parent, digest, size, data_offset, header_sum, bool(needs), *times)
+    vars(row)["id"] = id_  # known already, and thousands of hashes are a good part of an opening
+    return row
 
 
 def _values(row: Row) -> tuple[object, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ class Kind(StrEnum):
         return "seg" if self is Kind.SEGMENT else "snap"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots, for an identity is computed once: opening a store compares thousands
 class Row:
     """One file of the store.
 
@@ -51,11 +52,11 @@ class Row:
     last_used: float
     created: float
 
-    @property
+    @cached_property
     def id(self) -> bytes:
         return file_id(self.kind, self.fingerprint, self.a, self.b, self.parent, self.digest)
 
-    @property
+    @cached_property
     def name(self) -> str:
         return file_name(self.kind, self.id, self.header_sum)
 

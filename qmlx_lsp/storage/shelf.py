@@ -29,6 +29,7 @@ class Shelf:
     def __init__(self, fs: FileSystem, folder: Path, quota_bytes: int) -> None:
         self.fs = fs
         self._folder = folder
+        self._places = {kind.suffix: folder / name for kind, name in _FOLDERS.items()}
         self._cap_bytes = quota_bytes // QUARANTINE_SHARE
         self.prepare()
         self.set_aside = len(fs.listdir(folder / _QUARANTINE))  # files found damaged: then, and since
@@ -52,9 +53,7 @@ class Shelf:
 
     def path(self, name: str) -> Path:
         """Where the file ``name`` (a name of ours) lies or would lie."""
-        named = parse_name(name)
-        assert named is not None, name
-        return self._folder / _FOLDERS[named[0]] / name
+        return self._places[name.rpartition(".")[2]] / name
 
     def sizes(self) -> dict[str, int]:
         """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
