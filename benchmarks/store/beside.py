@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 
 from benchmarks.store.figure import Figure, apart, pairs, ratio, tell
-from benchmarks.store.shapes import SHAPES, State, log_of, open_store
+from benchmarks.store.shapes import SHAPES, State, log_of, open_store, save_once
 
 ROUNDS = 9
 STALL_TOKENS = (256 << 20) // SHAPES["oss"].row_bytes  # 256 MiB of rows
@@ -44,7 +44,7 @@ def _stall(rounds: int) -> Figure:
             nonlocal took
             log = next(logs)
             began = time.perf_counter()
-            longest = _longest_gap(lambda: store.save(shape.fingerprint, log, copy))
+            longest = _longest_gap(lambda: save_once(store, shape, log, copy))
             took = time.perf_counter() - began
             return longest
 
@@ -99,7 +99,7 @@ def _decode(rounds: int, window_s: float) -> Figure:
             nonlocal saves
             while not stop.is_set():
                 began = time.perf_counter()
-                store.save(shape.fingerprint, log_of(each, saves), copy)
+                save_once(store, shape, log_of(each, saves), copy)
                 saves += 1
                 stop.wait(began + EVERY_S - time.perf_counter())
 

@@ -72,7 +72,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
     rise = max(rest["resident"] for rest in later) / first["resident"]
     yield Figure(
         f"resident memory at rest / after the first rest: {what}", rise, goal=1.1,
-        more={"mib": [rest["resident"] >> 20 for rest in rests]},
+        more={"mib": [rest["resident"] >> 20 for rest in rests], "live_mib": [rest["live"] >> 20 for rest in rests]},
     )  # fmt: skip
     yield Figure(
         f"MLX memory beyond the live state, last / first rest: {what}",
@@ -143,7 +143,7 @@ async def _rest(app: App, project: Path, turns: int, ends: Counter[str]) -> dict
     live = await services.worker.call(lambda backend: 0 if session.live is None else backend.nbytes(session.live))
     kinds = Counter(type(thing).__name__ for thing in gc.get_objects())
     return {
-        "turns": turns, "resident": resident(), "mlx": mx.get_active_memory() - live,
+        "turns": turns, "resident": resident(), "mlx": mx.get_active_memory() - live, "live": live,
         "cached": mx.get_cache_memory(),
         "objects": sum(kinds.values()), "kinds": kinds, "ends": Counter(ends), "tokens": len(session.transcript.log),
     }  # fmt: skip

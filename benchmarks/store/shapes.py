@@ -19,7 +19,7 @@ from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
 from qmlx_lsp.engine.mlx import rows
 from qmlx_lsp.state import StateCopy
-from qmlx_lsp.storage.checkpoints import CheckpointStore
+from qmlx_lsp.storage.checkpoints import CheckpointStore, Key
 from qmlx_lsp.storage.files import FileSystem
 from qmlx_lsp.transcript.tokens import TokenLog
 
@@ -119,16 +119,32 @@ def open_store(folder: Path, files: FileSystem | None = None) -> CheckpointStore
     return CheckpointStore(folder, files=files, quota_bytes=1 << 40, free_floor_bytes=0, clock=time.time)
 
 
-def next_copy(store: CheckpointStore, fingerprint: bytes, log: TokenLog, end: int) -> int:
-    """From which token on the next copy, which ends at ``end``, takes its rows."""
-    return store.covered(fingerprint, log, end)
+class Talk:
+    """A conversation that is saved turn by turn, as a session saves it: only what is new, and what lies in too many
+    small segments put into one at the next turn."""
+
+    def __init__(self, store: CheckpointStore, shape: Shape, log: TokenLog) -> None:
+        self._store = store
+        self._state = State(shape, len(log))
+        self._key = Key(shape.fingerprint, log, shape.needs_snapshot)
+        self._end = 0
+        self._merge: tuple[int, int] | None = None
+
+    def save(self, end: int, *, snapshot: bool = True) -> int:
+        """Save up to ``end``; returns the bytes written."""
+        copy = self._state.copy(self._end, end, snapshot=snapshot)
+        merged = self._state.copy(*self._merge, snapshot=False) if self._merge else None
+        saved = self._store.save(self._key, copy, owner="me")
+        self._end, self._merge = end, None
+        if merged is not None:
+            return saved.written + self._store.merge(self._key, merged, owner="me")
+        self._merge = saved.merge
+        return saved.written
 
 
-def save(store: CheckpointStore, state: State, log: TokenLog, end: int, *, snapshot: bool = True) -> int:
-    """Save what is new up to ``end``, as a session does; returns the bytes written."""
-    fingerprint = state.shape.fingerprint
-    start = next_copy(store, fingerprint, log, end)
-    return store.save(fingerprint, log, state.copy(start, end, snapshot=snapshot))
+def save_once(store: CheckpointStore, shape: Shape, log: TokenLog, copy: StateCopy) -> int:
+    """Save a copy of a whole conversation; returns the bytes written."""
+    return store.save(Key(shape.fingerprint, log, shape.needs_snapshot), copy).written
 
 
 def save_all(
@@ -141,10 +157,10 @@ def save_all(
     report: Callable[[int], None] = lambda _end: None,
 ) -> int:
     """Save at each of ``ends`` in turn; the snapshot at each, or at the last alone."""
-    state = State(shape, len(log))
+    talk = Talk(store, shape, log)
     written = 0
     for end in ends:
-        written += save(store, state, log, end, snapshot=every_snapshot or end == len(log))
+        written += talk.save(end, snapshot=every_snapshot or end == len(log))
         report(end)
     return written
 
