@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from qmlx_lsp.storage.row import Link
 from qmlx_lsp.transcript.tokens import TokenLog
@@ -79,14 +80,13 @@ class Reach:
         return [Found(end, ends[end], log, self) for end in sorted(ends, reverse=True) if end]
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A checkpoint that the index promises. ``log`` has the ids that are wanted."""
 
     position: int
     snapshot: bytes | None
-    log: TokenLog = field(repr=False, compare=False)
-    reach: Reach = field(repr=False, compare=False)
+    log: TokenLog
+    reach: Reach
 
     @property
     def segments(self) -> tuple[bytes, ...]:
@@ -110,17 +110,15 @@ def reach(beginning: Beginning, digests: Digests, limit: int) -> Reach:
     waiting = [0]
     while waiting:
         at = heapq.heappop(waiting)  # whatever ends here begins before it, so its shortest chain is known by now
+        longer = length[at] + 1
         for link in beginning(at, digests.at(at)):
-            if link.a == link.b:
+            end = link.b
+            if link.a == end:
                 snapshots[at] = link.id
-                continue
-            if link.b > limit or not digests.match(link.b, link.digest):
-                continue
-            if link.b not in into:
-                heapq.heappush(waiting, link.b)
-            elif length[link.b] <= length[at] + 1:
-                continue
-            into[link.b], length[link.b] = link, length[at] + 1
+            elif end <= limit and (end not in length or longer < length[end]) and digests.match(end, link.digest):
+                if end not in length:
+                    heapq.heappush(waiting, end)
+                into[end], length[end] = link, longer
     return Reach(into, snapshots)
 
 
