@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from qmlx_lsp.daemon.listener import STREAM_LIMIT_BYTES, Listener
+from qmlx_lsp.daemon.memory import give_back_freed_memory
 from qmlx_lsp.daemon.socket import daemon_lock
 from qmlx_lsp.engine.backend import Backend
 from qmlx_lsp.engine.worker import Worker
@@ -134,6 +135,7 @@ def backend_factory(paths: Paths, settings: Settings) -> Callable[[], Backend]:
 async def run_daemon(paths: Paths, settings: Settings) -> None:
     """Serve until stopped. Raises QmlxError when it cannot start."""
     lock = daemon_lock(paths)
+    give_back_freed_memory()
     app = App(paths, settings)
     warm_up()
     listener = Listener(
@@ -155,6 +157,7 @@ async def run_stdio(paths: Paths, settings: Settings, out: int) -> int:
     """Serve one editor over stdio in this process (``--no-daemon``), whose answers go to ``out``; returns the exit
     code."""
     lock = daemon_lock(paths)
+    give_back_freed_memory()
     app = App(paths, settings)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=STREAM_LIMIT_BYTES)

@@ -24,6 +24,7 @@ import mlx.core as mx
 from benchmarks.store.figure import Figure, apart, resident, tell
 from benchmarks.store.models import HybridBackend
 from qmlx_lsp.app import App
+from qmlx_lsp.daemon.memory import give_back_freed_memory
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.session.event import Ask, Job
 from qmlx_lsp.settings import Settings
@@ -92,6 +93,7 @@ def figures(*, quick: bool) -> Iterator[Figure]:
 
 def _day(turns: int, each: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="qmlx-") as folder:
+        give_back_freed_memory()  # as the daemon does
         return asyncio.run(_turns(Path(folder), turns, each))
 
 

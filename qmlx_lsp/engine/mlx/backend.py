@@ -163,6 +163,7 @@ class MlxBackend:
             raise
         finally:
             steps.close()
+            mx.clear_cache()  # buffers of shapes that no later pass will have
         self._advanced(live, read)  # not after an error: then the caller rewinds or drops the state
 
     @staticmethod
