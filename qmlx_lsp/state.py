@@ -99,10 +99,6 @@ class StoredState(Protocol):
         """Number of tokens the state holds."""
 
     @property
-    def extent(self) -> int:
-        """Rows that ``fill`` writes, >= ``position``; those beyond position are finite and meaningless."""
-
-    @property
     def rows(self) -> Sequence[RowSpec]:
         """The row tensors, in the model's fixed order."""
 
@@ -111,7 +107,7 @@ class StoredState(Protocol):
         """The snapshot's tensors, or None when the state is rows only."""
 
     def fill(self, rows: Iterable[RowBuffer], snapshot: Iterable[memoryview]) -> int:
-        """Read rows ``[0, extent)`` into ``rows`` and the snapshot into ``snapshot``; return the bytes read.
+        """Read rows ``[0, position)`` into ``rows`` and the snapshot into ``snapshot``; return the bytes read.
 
         Both may be made while they are taken: that happens on the calling thread, in order, rows first, and what has
         been taken is filled meanwhile. So the caller can allocate one tensor while the disk reads the one before it.

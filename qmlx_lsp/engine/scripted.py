@@ -172,9 +172,9 @@ class ScriptedBackend:
     def restore(self, stored: StoredState) -> Restored:
         if list(stored.rows) != [_ROW] or list(stored.snapshot or ()) != [_snapshot_spec()] * self._hybrid:
             raise CheckpointRejected("foreign", "The checkpoint does not fit the scripted model.")
-        rows, digest = bytearray(4 * stored.extent), bytearray(_DIGEST)
+        rows, digest = bytearray(4 * stored.position), bytearray(_DIGEST)
         buffers = [memoryview(digest)] if self._hybrid else []
-        read = stored.fill([RowBuffer(_ROW, stored.extent, memoryview(rows))], buffers)
+        read = stored.fill([RowBuffer(_ROW, stored.position, memoryview(rows))], buffers)
         ids = list(ids_from_bytes(bytes(rows[: 4 * stored.position])))
         return Restored(self._add(_State(ids, bytes(digest))), read)
 

@@ -161,10 +161,6 @@ class OpenCheckpoint:
         return self._found.position
 
     @property
-    def extent(self) -> int:
-        return self.position
-
-    @property
     def rows(self) -> Sequence[RowSpec]:
         return self._rows
 
@@ -230,7 +226,7 @@ class OpenCheckpoint:
             if buffer is None or buffer.spec != spec:
                 raise self._foreign()
             need = spec.heads * buffer.capacity * spec.row_bytes
-            assert buffer.capacity >= self.extent, "the lent memory has too few rows"
+            assert buffer.capacity >= self.position, "the lent memory has too few rows"
             assert buffer.data.nbytes >= need, "the lent memory is smaller than it says"
             yield buffer, need
 

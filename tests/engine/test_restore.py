@@ -106,31 +106,6 @@ def test_pieces_put_together_are_the_whole(name):
 
 
 @MODELS
-@pytest.mark.parametrize(("position", "extent"), [(5, 6), (40, 300), (255, 257)])
-def test_checkpoint_whose_rows_reach_beyond_its_position(name, position, extent):
-    backend = tiny_models.backend(name)
-    live, other = backend.new_state(), backend.new_state()
-    backend.prefill(live, ids(position))
-    snapshot = backend.copy_state(live, position).snapshot
-    # What the stored rows hold beyond the position was read from other ids.
-    backend.prefill(other, ids(position))
-    backend.prefill(other, ids(extent - position, salt=9))
-    rows = backend.copy_state(other, 0)
-    restored = backend.restore(MemoryStored([rows], position=position, snapshot=snapshot)).state
-    assert backend.position(restored) == position
-    same_bits(backend, live, restored)
-    assert list(backend.decode(live, [1], GREEDY, 20)) == list(backend.decode(restored, [1], GREEDY, 20))
-
-
-def test_checkpoint_with_fewer_rows_than_tokens_is_refused():
-    backend = tiny_models.backend("llama")
-    live = backend.new_state()
-    backend.prefill(live, ids(5))
-    with pytest.raises(CheckpointRejected):
-        backend.restore(MemoryStored([backend.copy_state(live, 0)], position=6))
-
-
-@MODELS
 def test_copy_with_no_new_rows(name):
     """A snapshot where the rows are stored already."""
     backend = tiny_models.backend(name)
@@ -288,6 +263,5 @@ def test_window_snapshot_of_another_position_is_refused():
     read_in_chunks(backend, live, 5, 5)
     stored = MemoryStored([backend.copy_state(live, 0)])
     stored.position = 4
-    assert stored.extent == 5
     with pytest.raises(CheckpointRejected):
         backend.restore(stored)

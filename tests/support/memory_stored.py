@@ -3,34 +3,22 @@
 from collections.abc import Iterable, Sequence
 
 from qmlx_lsp.errors import CheckpointRejected
-from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, Tensor, TensorSpec
+from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, TensorSpec
 
 
 class MemoryStored:
-    """Pieces ``[0, a) [a, b) …``; the snapshot is the last piece's. ``fail`` rejects after half of it was written.
+    """Pieces ``[0, a) [a, b) …``; the snapshot is the last piece's. ``fail`` rejects after half of it was written."""
 
-    ``position`` is the pieces' end unless a smaller one is given: then the last piece reaches beyond it, and
-    ``snapshot`` is the one that belongs to that position.
-    """
-
-    def __init__(
-        self,
-        pieces: Sequence[StateCopy],
-        *,
-        fail: bool = False,
-        position: int | None = None,
-        snapshot: Sequence[Tensor] | None = None,
-    ) -> None:
+    def __init__(self, pieces: Sequence[StateCopy], *, fail: bool = False) -> None:
         assert [piece.start for piece in pieces] == [0, *(piece.end for piece in pieces[:-1])]
         self._pieces = pieces
         self._fail = fail
-        self.extent = pieces[-1].end
-        self.position = self.extent if position is None else position
+        self.position = pieces[-1].end
         self.rows: Sequence[RowSpec] = tuple(
             RowSpec(tensor.spec.name, tensor.spec.dtype, tensor.spec.shape[1], tensor.spec.shape[3])
             for tensor in pieces[-1].rows
         )
-        self._whole = pieces[-1].snapshot if position is None else snapshot
+        self._whole = pieces[-1].snapshot
         whole = self._whole
         self.snapshot: Sequence[TensorSpec] | None = None if whole is None else tuple(t.spec for t in whole)
 

@@ -101,14 +101,13 @@ def layout(caches: Sequence[Any]) -> Layout:
 
 
 def load_state(caches: Sequence[Any], stored: StoredState, wanted: Layout) -> int:
-    """Fill the fresh ``caches`` from ``stored``; returns the bytes read. Rows beyond its position are overwritten by
-    the next pass, as after a rewind.
+    """Fill the fresh ``caches`` from ``stored``; returns the bytes read.
 
     Raises:
         CheckpointRejected: it cannot be trusted (checksums, ids) or its tensors do not fit these caches.
     """
     _check_fit(stored, wanted)
-    capacity = -(-stored.extent // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
+    capacity = -(-stored.position // CAPACITY_STEP) * CAPACITY_STEP + HEADROOM_TOKENS
     snapshot = tuple(stored.snapshot or ())
     row_arrays: list[mx.array] = []
     whole_arrays: list[mx.array] = []
@@ -140,8 +139,6 @@ def _check_fit(stored: StoredState, wanted: Layout) -> None:
     """The checkpoint must hold exactly what this model's caches hold at that position."""
     if stored.position < 1:
         raise CheckpointRejected("foreign", "The checkpoint holds no tokens.")
-    if stored.extent < stored.position:
-        raise CheckpointRejected("foreign", "The checkpoint has fewer rows than tokens.")
     if tuple(stored.rows) != wanted.rows:
         raise CheckpointRejected("foreign", "The checkpoint's rows are not those of this model.")
     if wanted.snapshot and stored.snapshot is None:
