@@ -164,6 +164,7 @@ class Catalog:
 
     def _take_out(self, row: Row, reason: str, *, aside: bool) -> None:
         self._index.delete([row.id])
+        self._stamp = None  # a file that could not be read just now may well be there: it is looked for again
         self._remember(row, reason)
         if aside:
             self.shelf.put_aside(row.name)

@@ -17,7 +17,7 @@ from mlx_lm.models.cache import ArraysCache, CacheList, KVCache, RotatingKVCache
 
 from qmlx_lsp.engine.mlx.backend import MlxBackend
 
-VOCAB = 97
+VOCAB = 261  # as many as the scripted tokenizer has
 WINDOW = 12  # rows that the window caches keep
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -94,6 +95,60 @@ class Full(FaultyFiles):
         if self.full:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().pwritev(fd, pieces, offset)
+
+
+class Broken(FaultyFiles):
+    """Every call fails as ``code`` says, once ``broken``."""
+
+    broken = False
+
+    def _step(self, call: str) -> None:
+        super()._step(call)
+        if self.broken:
+            raise OSError(self.code, os.strerror(self.code), call)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EIO, errno.ENOENT, errno.EACCES])
+async def test_a_disk_that_turns_bad_costs_one_notice_and_nothing_old(tmp_path: Path, code: int) -> None:
+    """Read-only, failing, unplugged: turns go on, and what was stored is there when the disk is."""
+    disk = Broken(code=code)
+    async with bench(tmp_path, files=disk) as b:
+        await b.ask("A")
+        kept = (await b.session()).live_position
+        files = sorted((b.paths.checkpoints / "segments").iterdir())
+        disk.broken = True
+        for question in "BC":
+            answer = await b.ask(question)
+            assert (answer.finish, answer.usage.plan, answer.usage.written_bytes) == (Finish.COMPLETE, "live", 0)
+        assert len(b.notices) == 1
+        assert os.strerror(code) in b.notices[0]
+        (await b.session()).drop_live("memory")
+        assert (await b.ask("D")).finish is Finish.COMPLETE  # cold, for nothing can be read
+        disk.broken = False
+        assert set(files) <= set((b.paths.checkpoints / "segments").iterdir())
+        assert (await b.ask("E")).usage.written_bytes > 0
+        found = b.app.registry.services.store.find(  # type: ignore[union-attr]
+            (await b.session()).model.info.fingerprint,
+            (await b.session()).transcript.log,
+            needs_snapshot=True,
+            limit=kept,
+        )
+        assert found[0].position == kept  # the next save has found it again
+        position = (await b.session()).live_position
+        await b.restart()
+        assert (await b.ask("F")).usage.restored == position
+
+
+async def test_a_store_that_is_deleted_between_two_turns_is_begun_again(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        shutil.rmtree(b.paths.checkpoints)
+        await b.ask("B")
+        await b.ask("C")
+        position = (await b.session()).live_position
+        assert b.notices == []
+        await b.restart()
+        assert (await b.ask("D")).usage.restored == position
 
 
 async def test_what_failed_is_tried_again_by_itself(tmp_path: Path) -> None:
