@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import multiprocessing
+import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ QUOTA = 12_000_000
 TURNS = 40
 ROOT = Path(__file__).parents[2]
 HEADER = (7, 8)
+Told = Callable[[int], None]
 
 
 def _say(line: object) -> None:
@@ -37,7 +37,7 @@ def _say(line: object) -> None:
     sys.stdout.flush()
 
 
-def save_for_ever(folder: Path, conversation: int, pause_s: float, told: Connection | None) -> None:
+def save_for_ever(folder: Path, conversation: int, pause_s: float, told: Told = lambda _position: None) -> None:
     """Child: small turns of a conversation (then of the next one); each checkpoint is acknowledged to ``told``.
     Snapshots are thinned out, segments merged, and the quota makes it evict what is oldest."""
     store = open_store(folder, quota=QUOTA)
@@ -45,15 +45,14 @@ def save_for_ever(folder: Path, conversation: int, pause_s: float, told: Connect
         _save_turns(store, TOYS[number % 2], log_of(5, seed=number), pause_s, told)
 
 
-def _save_turns(store: CheckpointStore, toy: Toy, log: TokenLog, pause_s: float, told: Connection | None) -> None:
+def _save_turns(store: CheckpointStore, toy: Toy, log: TokenLog, pause_s: float, told: Told) -> None:
     pause = threading.Event()
     merge: tuple[int, int] | None = None
     for _ in range(TURNS):
         start = store.covered(toy.fingerprint, log, len(log))
         saved = store.save(key(toy, log, 5), toy.copy(log, start, len(log)), owner="me")
         assert saved.found is not None
-        if told is not None:
-            told.send_bytes(b"%d" % saved.found.position)
+        told(saved.found.position)
         if merge is not None:
             rows = tuple(toy.tensor(log, spec, *merge) for spec in toy.rows)
             store.merge(key(toy, log, 5), StateCopy(*merge, rows, None), owner="me")
@@ -85,10 +84,15 @@ def talk_for_ever(folder: Path) -> None:
         end = final.end
 
 
+def _start(call: str, stdin: int | None = None) -> subprocess.Popen[str]:
+    code = f"import pathlib, tests.crash.test_kill as t; t.{call}"
+    command = [sys.executable, "-c", code]
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+
+
 def _killed(folder: Path, lines: int) -> list[str]:
     """Run ``talk_for_ever``, kill it after ``lines`` lines; every whole line that it managed to print."""
-    code = f"import pathlib, tests.crash.test_kill as t; t.talk_for_ever(pathlib.Path({str(folder)!r}))"
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=ROOT) as child:
+    with _start(f"talk_for_ever(pathlib.Path({str(folder)!r}))") as child:
         assert child.stdout is not None
         printed = [child.stdout.readline() for _ in range(lines)]
         child.kill()
@@ -97,33 +101,54 @@ def _killed(folder: Path, lines: int) -> list[str]:
     return [line.strip() for line in printed if line.endswith("\n")]
 
 
-def _saver(folder: Path, conversation: int, pause_s: float = 0.0, told: Connection | None = None) -> BaseProcess:
-    """Start ``save_for_ever`` from a server that has imported everything: some milliseconds instead of a second."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.crash.test_kill"])
-    child = context.Process(target=save_for_ever, args=(folder, conversation, pause_s, told), daemon=True)
-    child.start()
-    return child
+def nursery(folder: Path) -> None:
+    """Child: for every number read, a child of its own that saves for ever; says its pid and when it is dead.
+
+    Forked from here, it lives after milliseconds; a new interpreter would need half a second.
+    """
+    for line in sys.stdin:
+        pid = os.fork()
+        if pid == 0:
+            save_for_ever(folder, int(line), 0.0, lambda position: _say(f"saved {position}"))
+        _say(f"pid {pid}")
+        os.waitpid(pid, 0)
+        _say("dead 0")
 
 
-def _killed_saver(folder: Path, conversation: int, saves: int, more_s: float) -> int:
-    """Kill a saver some moments after so many saves; what it acknowledged last."""
-    mine, its = multiprocessing.Pipe(duplex=False)
-    child = _saver(folder, conversation, told=its)
-    its.close()
-    acknowledged = 0
-    for _ in range(saves):
-        acknowledged = int(mine.recv_bytes())
-    deadline = time.perf_counter() + more_s
-    while time.perf_counter() < deadline:  # moments shorter than a sleep
-        pass
-    child.kill()
-    child.join()
-    with contextlib.suppress(EOFError):
-        while True:
-            acknowledged = int(mine.recv_bytes())
-    mine.close()
-    return acknowledged
+class Nursery:
+    """The other end of ``nursery``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._process = _start(f"nursery(pathlib.Path({str(folder)!r}))", stdin=subprocess.PIPE)
+
+    def killed(self, conversation: int, saves: int, more_s: float) -> int:
+        """Kill a saver some moments after so many saves; what it acknowledged last."""
+        sink = self._process.stdin
+        assert sink is not None
+        sink.write(f"{conversation}\n")
+        sink.flush()
+        pid = acknowledged = 0
+        while saves or not pid:
+            word, number = self._line()
+            if word == "pid":
+                pid = number
+            else:
+                acknowledged, saves = number, max(0, saves - 1)
+        deadline = time.perf_counter() + more_s
+        while time.perf_counter() < deadline:  # moments shorter than a sleep
+            pass
+        os.kill(pid, signal.SIGKILL)
+        while (line := self._line())[0] != "dead":
+            acknowledged = line[1]
+        return acknowledged
+
+    def _line(self) -> tuple[str, int]:
+        assert self._process.stdout is not None
+        word, number = self._process.stdout.readline().split()
+        return word, int(number)
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
 @pytest.mark.slow
@@ -132,15 +157,17 @@ def test_the_store_survives_kill(tmp_path: Path) -> None:
     """One child after another is killed at a random moment, while another one works on the same folder."""
     random.seed(1)
     folder = tmp_path / "s"
-    load = _saver(folder, 10_000, pause_s=0.02)
+    load = _start(f"save_for_ever(pathlib.Path({str(folder)!r}), 10_000, 0.02)")
+    children = Nursery(folder)
     try:
         for number in range(STORE_ROUNDS):
-            acknowledged = _killed_saver(folder, number, random.randint(1, 25), random.random() / 50)
+            acknowledged = children.killed(number, random.randint(1, 25), random.random() / 50)
             _check_store(folder, number, acknowledged)
-        assert load.is_alive()
+        assert load.poll() is None
     finally:
+        children.close()
         load.kill()
-        load.join()
+        load.communicate()
     store = open_store(folder, quota=QUOTA)
     assert store.stats()["bytes"] == payload_bytes(folder) <= QUOTA
     assert store.stats()["quarantined"] == 0
