@@ -41,10 +41,11 @@ _T = TypeVar("_T")
 class Catalog:
     """Open what is below ``folder`` and settle it. Raises OSError and sqlite3.Error, as do all methods.
 
+    ``upkeep``: who opens it judges and removes by itself, so no file is compared with its row or evicted here.
     Enter ``changing.held()`` (re-entrant) around whatever changes more than one row or file.
     """
 
-    def __init__(self, fs: FileSystem, folder: Path, quota_bytes: int) -> None:
+    def __init__(self, fs: FileSystem, folder: Path, quota_bytes: int, *, upkeep: bool = False) -> None:
         self._folder = folder
         self._quota = quota_bytes
         self._gone: OrderedDict[Point, str] = OrderedDict()
@@ -58,8 +59,9 @@ class Catalog:
             with self.changing.held():
                 self.shelf = Shelf(fs, folder, quota_bytes)
                 self._index = Index(folder / INDEX_NAME)
-                self.settle(every_size=True)
-                self.make_room(0, pinned=(), current=())
+                self.settle(every_size=not upkeep)
+                if not upkeep:
+                    self.make_room(0, pinned=(), current=())
             done = True
         finally:
             if not done:
@@ -169,6 +171,25 @@ class Catalog:
         if aside:
             self.shelf.put_aside(row.name)
 
+    def put_aside(self, name: str, reason: str) -> None:
+        """Move a file into the quarantine, and take its row out if it has one."""
+        named = parse_name(name)
+        assert named is not None, "a name of ours"
+        with self.changing.held():
+            row = self.ask(lambda index: index.get([named[1]])).get(named[1])
+            if row is not None and row.name == name:
+                self.take_out(row, reason, aside=True)
+            else:
+                self.shelf.put_aside(name)
+            self._note_agreement()
+
+    def relist(self, names: Collection[str]) -> None:
+        """Make the rows of ``names`` anew, from the files themselves, and settle."""
+        with self.changing.held():
+            known = self.ask(lambda index: index.names())
+            self.ask(lambda index: index.delete([known[name][0] for name in names if name in known]))
+            self.settle(every_size=True)
+
     def retire(self, rows: Sequence[Row], reason: str) -> list[Row]:
         """Delete files and rows, in this order, but for what somebody holds; return what was deleted.
 
@@ -187,6 +208,16 @@ class Catalog:
                 retired += gone
             self._note_agreement()
         return retired
+
+    def expel(self, rows: Sequence[Row], reason: str) -> list[Row]:
+        """As ``retire``, whoever holds them."""
+        with self.changing.held():
+            gone = [row for row in rows if self.shelf.remove(row.name)]
+            self._index_delete(gone)
+            for row in gone:
+                self._remember(row, reason)
+            self._note_agreement()
+        return gone
 
     def _index_delete(self, rows: Sequence[Row]) -> None:
         self.ask(lambda index: index.delete([row.id for row in rows]))

@@ -225,16 +225,23 @@ def _behind(pieces: list[memoryview], done: int) -> list[memoryview]:
 
 def sweep_temp(fs: FileSystem, folder: Path) -> int:
     """Remove the temporary files of dead processes from ``folder``; return how many. Living writers keep theirs."""
-    swept = 0
-    for name in fs.listdir(folder):
+    swept = abandoned_temp(fs.listdir(folder))
+    for name in swept:
+        discard(fs, folder / name)
+    return len(swept)
+
+
+def abandoned_temp(names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that are temporary files of dead processes."""
+    found: list[str] = []
+    for name in names:
         match = _TEMP.fullmatch(name)
         if match is None or match[2] == _PROCESS:
             continue
         pid = int(match[1])
         if pid == os.getpid() or not _alive(pid):  # our pid and not our mark: its owner died before we were born
-            discard(fs, folder / name)
-            swept += 1
-    return swept
+            found.append(name)
+    return found
 
 
 def _temp_name() -> str:

@@ -13,7 +13,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +207,19 @@ class Index:
         """Note a use, coarsely (LAST_USED_STEP_S)."""
         with self._transaction():
             self._connection.executemany(_TOUCH, [(now, id_, now, LAST_USED_STEP_S) for id_ in ids])
+
+
+def look(path: Path) -> list[Row]:
+    """Every row of the index at ``path``; makes and mends nothing. Raises sqlite3.Error when it cannot be used."""
+    target = path.absolute().as_uri() + "?mode=rw"  # read-only, SQLite would leave its journals behind
+    with closing(sqlite3.connect(target, uri=True, timeout=LOCK_WAIT_S, isolation_level=None)) as connection:
+        version: tuple[int] = connection.execute("PRAGMA user_version").fetchone()
+        if version[0] != SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"version {version[0]} instead of {SCHEMA_VERSION}")
+        try:
+            return [_row(*values) for values in connection.execute(_SELECT)]
+        except (KeyError, TypeError) as error:
+            raise sqlite3.DatabaseError(f"a row makes no sense ({error})") from None
 
 
 class LookAhead:

@@ -149,6 +149,20 @@ class Leases:
         return found
 
 
+def owners(folder: Path) -> tuple[set[bytes], list[str]]:
+    """What living processes hold of a store, and the names of dead ones' files. Changes nothing."""
+    held: set[bytes] = set()
+    dead: list[str] = []
+    with suppress(OSError):
+        for file in sorted((folder / FOLDER).iterdir()):
+            ids = set() if file.name == _GATE else _held_by(file)
+            if ids is None:
+                dead.append(file.name)
+            else:
+                held |= ids
+    return held, dead
+
+
 def _held_by(file: Path) -> set[bytes] | None:
     """The ids in an owner's file, or None when the owner is dead."""
     try:

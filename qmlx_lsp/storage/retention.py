@@ -102,6 +102,40 @@ def _last_use_behind(rows: Sequence[Row]) -> dict[Point, float]:
     return behind
 
 
+def hopeless(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """What can never be restored: files that no chain from 0 leads to; and segments that one does lead to, of models
+    that need a snapshot, with no snapshot at their end or behind it."""
+    reached = reachable(rows)
+    needing = {row.fingerprint for row in rows if row.needs_snapshot}
+    behind = _last_use_behind(rows).keys() | {_end(row) for row in rows if row.kind is Kind.SNAPSHOT}
+    lost = [row for row in rows if _begin(row) not in reached]
+    barren = [
+        row
+        for row in rows
+        if row.kind is Kind.SEGMENT
+        and row.fingerprint in needing
+        and _begin(row) in reached
+        and _end(row) not in behind
+    ]
+    return lost, barren
+
+
+def leaves_first(rows: Sequence[Row], going: Iterable[Row], kept: Collection[bytes]) -> list[Row]:
+    """Those of ``going`` that can go without taking the ground from something that stays, children before parents.
+
+    ``kept``: ids that stay, and so does what they hang on.
+    """
+    reached = reachable(rows)
+    hanging = Counter(_begin(row) for row in rows)
+    gone: list[Row] = []
+    for row in sorted(going, key=lambda row: (-row.a, row.kind is Kind.SEGMENT, row.id)):
+        holds = row.kind is Kind.SEGMENT and hanging[_end(row)] > 0 and _begin(row) in reached
+        if row.id not in kept and not holds:
+            gone.append(row)
+            hanging[_begin(row)] -= 1
+    return gone
+
+
 def superseded(positions: Collection[int], anchors: Collection[int]) -> list[int]:
     """Which snapshots of one log are not worth their bytes.
 

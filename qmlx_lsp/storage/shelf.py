@@ -20,6 +20,7 @@ from qmlx_lsp.storage.segment import Encoded, FileRejected, Header, open_file, r
 QUARANTINE_FILES = 8
 QUARANTINE_SHARE = 16  # the quarantine gets a sixteenth of the quota
 _FOLDERS = {Kind.SEGMENT: "segments", Kind.SNAPSHOT: "snapshots"}
+_PLACES = {kind.suffix: name for kind, name in _FOLDERS.items()}
 _QUARANTINE = "quarantine"
 
 
@@ -29,7 +30,6 @@ class Shelf:
     def __init__(self, fs: FileSystem, folder: Path, quota_bytes: int) -> None:
         self.fs = fs
         self._folder = folder
-        self._places = {kind.suffix: folder / name for kind, name in _FOLDERS.items()}
         self._cap_bytes = quota_bytes // QUARANTINE_SHARE
         self.prepare()
         self.set_aside = len(fs.listdir(folder / _QUARANTINE))  # files found damaged: then, and since
@@ -53,17 +53,11 @@ class Shelf:
 
     def path(self, name: str) -> Path:
         """Where the file ``name`` (a name of ours) lies or would lie."""
-        return self._places[name.rpartition(".")[2]] / name
+        return file_path(self._folder, name)
 
     def sizes(self) -> dict[str, int]:
         """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
-        found: dict[str, int] = {}
-        for kind in Kind:
-            for name, size in self.fs.sizes(self._folder / _FOLDERS[kind]).items():
-                named = parse_name(name)
-                if named is not None and named[0] is kind:
-                    found[name] = size
-        return found
+        return file_sizes(self.fs, self._folder)
 
     def overhead(self) -> int:
         """Bytes of what is neither a checkpoint nor in the quarantine nor the index: owners and temporary files."""
@@ -145,16 +139,39 @@ class Shelf:
 
     def forget(self) -> None:
         """Delete every file, the quarantine and temporary ones included. Raises OSError when one resists."""
-        for name in (*_FOLDERS.values(), _QUARANTINE):
-            folder = self._folder / name
-            for entry in self.fs.listdir(folder):
-                try:
-                    self.fs.unlink(folder / entry)
-                except FileNotFoundError:
-                    continue
-            self.fs.fsync_dir(folder)
+        for name in _FOLDERS.values():
+            self._empty(self._folder / name)
+        self.forget_aside()
+
+    def forget_aside(self) -> None:
+        """Delete what lies in the quarantine. Raises OSError when a file resists."""
+        self._empty(self._folder / _QUARANTINE)
         self.set_aside = 0
         self.aside_bytes = 0
+
+    def _empty(self, folder: Path) -> None:
+        for entry in self.fs.listdir(folder):
+            try:
+                self.fs.unlink(folder / entry)
+            except FileNotFoundError:
+                continue
+        self.fs.fsync_dir(folder)
+
+
+def file_path(folder: Path, name: str) -> Path:
+    """Where the file ``name`` (a name of ours) of the store below ``folder`` lies or would lie."""
+    return folder / _PLACES[name.rpartition(".")[2]] / name
+
+
+def file_sizes(fs: FileSystem, folder: Path) -> dict[str, int]:
+    """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
+    found: dict[str, int] = {}
+    for kind in Kind:
+        for name, size in fs.sizes(folder / _FOLDERS[kind]).items():
+            named = parse_name(name)
+            if named is not None and named[0] is kind:
+                found[name] = size
+    return found
 
 
 def damage(error: FileRejected) -> bool:
