@@ -25,7 +25,7 @@ from tests.support.toy_state import Toy, key, log_of, open_store, payload_bytes,
 STORE_ROUNDS = 200
 ROUNDS = 20
 TOYS = (Toy("hybrid", hybrid=True), Toy("rows"))
-QUOTA = 12_000_000
+QUOTA = 5_000_000
 TURNS = 40
 ROOT = Path(__file__).parents[2]
 HEADER = (7, 8)
