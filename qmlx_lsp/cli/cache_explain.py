@@ -17,7 +17,7 @@ from typing import Any
 
 from qmlx_lsp import paths
 from qmlx_lsp.cli.output import json_lines, size
-from qmlx_lsp.cli.stored import conversation_of, conversations, the_store
+from qmlx_lsp.cli.stored import conversation_of, conversations
 from qmlx_lsp.errors import QmlxError
 from qmlx_lsp.settings import Settings, load
 from qmlx_lsp.storage import parting, survey, upkeep
@@ -74,9 +74,9 @@ def sentence(reason: str | None) -> str:
 def run(given: argparse.Namespace) -> int:
     where = paths.find()
     settings = load(where.config_file)
-    folder, fs = the_store(where), OsFiles()
+    folder = where.checkpoints  # which may be missing: the last turn can be explained all the same
     with upkeep.trouble(folder):
-        rows = survey.survey(fs, folder).rows
+        rows = survey.survey(OsFiles(), folder).rows
     with conversations(where) as log:
         found = conversation_of(log, given.root)
         assert log is not None, "there is a conversation"

@@ -39,6 +39,7 @@ def show(status: dict[str, Any]) -> None:
         print(
             f"store    {size(store['bytes'])} of {size(store['quota_bytes'])} in {store['segments']} segments and "
             f"{store['snapshots']} snapshots"
+            + (f", {size(store['waiting_bytes'])} to be written" if store["waiting_bytes"] else "")
         )
     for conversation in status["conversations"]:
         live = f"{conversation['live_tokens']:,} live" if conversation["live"] else "not live"

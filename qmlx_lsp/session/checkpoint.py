@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.engine.worker import EngineClosed, Priority
+from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.state import StateCopy
 from qmlx_lsp.storage.checkpoints import Saved
@@ -22,6 +23,7 @@ from qmlx_lsp.storage.saving import Key
 from qmlx_lsp.storage.writer import WriteBehind
 
 TROUBLE = "checkpoints"  # what a notice of ours is about
+SETTLE_S = 30.0  # seconds; what a disk has not written by then is taken not to be there
 RETRY_DOUBLINGS = 5  # a failed checkpoint is tried again ever later, up to 2 ** 5 times ``store.retry_s``
 
 Pending = tuple[int, Future[Saved]]  # the position that was copied, and what becomes of it
@@ -138,11 +140,13 @@ def _failed(session: Session, why: str, key: Key | None = None) -> None:
 
 
 async def settled(session: Session) -> None:
-    """Wait until nothing of this conversation waits for the disk any more."""
+    """Wait until nothing of this conversation waits for the disk any more; at most SETTLE_S."""
     writer = session.services.writer
-    if writer is not None:
-        for future in writer.pending(str(session.root)):
-            await asyncio.wait({asyncio.wrap_future(future)})
+    waiting = [asyncio.wrap_future(future) for future in writer.pending(str(session.root))] if writer else []
+    for future in waiting:
+        future.add_done_callback(seen)
+    if waiting:
+        await asyncio.wait(waiting, timeout=SETTLE_S)
 
 
 async def ask_covered(session: Session) -> None:
@@ -172,11 +176,3 @@ async def hand_over(session: Session) -> None:
         except EngineClosed:
             return
         await save(session, made, 0.0)
-
-
-async def persist(session: Session) -> bool:
-    """Bring the live state to the disk, if it is not there; whether it is there now. The caller holds the lock."""
-    await settled(session)
-    await hand_over(session)
-    await settled(session)
-    return session.live is not None and session.saved >= session.live_position

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from qmlx_lsp.session.checkpoint import hand_over, persist
+from qmlx_lsp.session.checkpoint import hand_over, settled
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.session import Session
 
@@ -48,18 +48,25 @@ class LiveStates:
 
     async def _free(self, newest: Session) -> None:
         for session in self._too_much(newest):
-            async with session.lock:
-                await persist(session)
+            used = session.last_used
+            await self._hand_over(session)
+            await settled(session)
+            if not session.lock.locked() and session.last_used == used:  # else it is in use again
                 session.drop_live("memory")
 
+    @staticmethod
+    async def _hand_over(session: Session) -> None:
+        """Give the writer what is not on the disk yet, unless a turn is running, which does it by itself."""
+        if not session.lock.locked():
+            async with session.lock:
+                await hand_over(session)
+
     def later(self, seconds: float, session: Session) -> None:
-        """Try to persist ``session`` in some seconds; a turn that runs then does it by itself."""
+        """Try to checkpoint ``session`` once more in some seconds."""
 
         async def once() -> None:
             await asyncio.sleep(seconds)
-            if not session.lock.locked():
-                async with session.lock:
-                    await persist(session)
+            await self._hand_over(session)
 
         task = asyncio.create_task(once())
         self._retries.add(task)
@@ -72,5 +79,4 @@ class LiveStates:
             task.cancel()
         for session in self._sessions():
             session.retry_at = 0.0
-            async with session.lock:
-                await hand_over(session)
+            await self._hand_over(session)

@@ -118,7 +118,7 @@ class Loader:
             listener(progress)
 
 
-def seen(task: asyncio.Task[Any]) -> None:
+def seen(task: asyncio.Future[Any]) -> None:
     """Take note of a shared task's failure: whoever still waits gets it, and asyncio need not complain as well."""
     if not task.cancelled():
         task.exception()

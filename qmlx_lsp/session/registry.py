@@ -217,7 +217,8 @@ class Registry:
         if services.store is None:
             return None
         try:
-            return {**await services.on_store(services.store.stats)}
+            waiting = services.writer.waiting_bytes if services.writer is not None else 0
+            return {**await services.on_store(services.store.stats), "waiting_bytes": waiting}
         except StoreError as error:
             return {"error": str(error)}
 

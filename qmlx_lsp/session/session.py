@@ -34,7 +34,7 @@ class Services:
     """What a turn works with. ``log_thread`` and ``store_thread`` have one thread each, so that what is queued on
     one of them happens in order; the store thread looks things up, ``writer`` alone writes checkpoints.
     ``notice(about, text)`` says something to the user once, without failing the turn, until ``notice(about, None)``
-    says that it is well again. ``later(seconds, session)`` tries once more to persist a session, unless a turn is
+    says that it is well again. ``later(seconds, session)`` tries once more to checkpoint a session, unless a turn is
     running then."""
 
     settings: Settings

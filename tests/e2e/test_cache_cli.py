@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -39,11 +40,14 @@ async def ask_twice(h: Home) -> None:
 
 
 async def test_without_a_store_every_verb_says_so_and_makes_nothing(h: Home) -> None:
-    for verb in (("ls",), ("du",), ("verify",), ("gc",), ("explain",), ("forget", "--all", "--yes")):
+    for verb in (("ls",), ("du",), ("verify",), ("gc",), ("forget", "--all", "--yes")):
         code, out, err = await h.run("cache", *verb)
         assert (code, out) == (2, "")
         assert err.startswith("qmlx-lsp: There are no checkpoints yet (")
         assert err.count("\n") == 1
+    code, out, err = await h.run("cache", "explain")
+    assert (code, out) == (2, "")
+    assert err.startswith("qmlx-lsp: There is no conversation for ")
     assert not h.home.exists()
 
 
@@ -87,6 +91,11 @@ async def test_damage_is_found_repaired_and_then_explained(h: Home) -> None:
     assert (await cache(h, "verify", "--repair"))["damaged"][0]["repaired"]
     assert (await cache(h, "verify"))["ok"]
     assert (await cache(h, "du"))["kinds"]["quarantine"]["files"] == 1
+    answer = json_line((await h.run("ask", "--json", "Again?"))[1])
+    assert answer["usage"]["plan"] == "restore"  # from the checkpoint before
+    shutil.rmtree(h.paths.checkpoints)
+    explained = await cache(h, "explain")
+    assert (explained["turn"]["usage"]["restored"], explained["restorable"]) == (answer["usage"]["restored"], [])
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
 from qmlx_lsp.engine.scripted import ScriptedBackend
-from qmlx_lsp.session.checkpoint import persist, settled
+from qmlx_lsp.session.checkpoint import settled
 from qmlx_lsp.storage.retention import MERGE_RUN
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, quick
@@ -220,16 +220,6 @@ async def test_a_state_that_cannot_be_saved_is_freed_all_the_same(tmp_path: Path
         await until(lambda: session.live is None)
         assert (await b.ask("C")).finish is Finish.COMPLETE
         assert len(b.notices) == 1
-
-
-async def test_persist_says_whether_it_is_there(tmp_path: Path) -> None:
-    async with bench(tmp_path) as b:
-        await b.ask("A")
-        session = await b.session()
-        async with session.lock:
-            assert await persist(session)
-            session.drop_live("memory")
-            assert not await persist(session)
 
 
 async def test_many_small_turns_of_a_session_are_merged(tmp_path: Path) -> None:
