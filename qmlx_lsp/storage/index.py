@@ -14,10 +14,12 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.storage.row import Kind, Link, Row, file_name
+from qmlx_lsp.storage.row import Kind, Link, Raw, Row, file_name
 
 SCHEMA_VERSION = 2
 LAST_USED_STEP_S = 60.0  # seconds; a use within this time of the last one is not written down
@@ -155,11 +157,11 @@ class Index:
         with self._lock:
             return list(map(Link._make, self._connection.execute(query, (fingerprint, position, digest))))
 
-    def window(self, fingerprint: bytes, begin: int, end: int, most: int) -> list[Link]:
-        """Up to ``most`` files that begin at positions ``[begin, end)``, of whatever logs."""
-        query = _SELECT_LINKS + "WHERE fingerprint = ? AND a >= ? AND a < ? LIMIT ?"
+    def window(self, fingerprint: bytes, begin: int, end: int, most: int) -> list[Raw]:
+        """Up to ``most`` files that begin at positions ``[begin, end)``, of whatever logs, by position."""
+        query = _SELECT_LINKS + "WHERE fingerprint = ? AND a >= ? AND a < ? ORDER BY a LIMIT ?"
         with self._lock:
-            return list(map(Link._make, self._connection.execute(query, (fingerprint, begin, end, most))))
+            return self._connection.execute(query, (fingerprint, begin, end, most)).fetchall()
 
     def ends(self, fingerprint: bytes, limit: int, *, own: bool) -> list[tuple[int, bytes]]:
         """Position and digest of the newest files of ``fingerprint`` (or of all others) that end by ``limit``."""
@@ -232,14 +234,14 @@ class LookAhead:
         self._index = index
         self._fingerprint = fingerprint
         self._end = 0
-        self._known: dict[tuple[int, bytes], list[Link]] | None = None
+        self._known: dict[int, list[Raw]] | None = None  # by position
 
-    def __call__(self, position: int, digest: bytes) -> list[Link]:
+    def __call__(self, position: int, digest: bytes) -> Sequence[Raw]:
         if position >= self._end:
             self._look(position)
         if self._known is None:
             return self._index.beginning(self._fingerprint, position, digest)
-        return self._known.get((position, digest), [])
+        return [link for link in self._known.get(position, ()) if link[3] == digest]
 
     def _look(self, position: int) -> None:
         self._end = position + WINDOW_TOKENS
@@ -247,9 +249,7 @@ class LookAhead:
         if len(links) == WINDOW_FILES:
             self._known, self._end = None, position + CROWDED_TOKENS
             return
-        self._known = {}
-        for link in links:
-            self._known.setdefault((link.a, link.parent), []).append(link)
+        self._known = {position: list(some) for position, some in groupby(links, key=itemgetter(1))}
 
 
 _KINDS = {kind.value: kind for kind in Kind}

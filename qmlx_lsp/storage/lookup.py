@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from qmlx_lsp.storage.row import Link
+from qmlx_lsp.storage.row import Link, Raw
 from qmlx_lsp.transcript.tokens import TokenLog
 
 Point = tuple[bytes, int, bytes]  # fingerprint, position, digest of the log there
 End = tuple[int, bytes]  # position, digest
 # The files that begin at a position with a digest: segments, and snapshots of exactly that position.
-Beginning = Callable[[int, bytes], Iterable[Link]]
+Beginning = Callable[[int, bytes], Iterable[Raw]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,20 +105,23 @@ NOTHING = Reach({0: None}, {})
 def reach(beginning: Beginning, digests: Digests, limit: int) -> Reach:
     """Walk from 0 to every position of at most ``limit`` tokens that stored segments lead to."""
     into: dict[int, Link | None] = {0: None}
+    reached = {0: digests.at(0)}
     length = {0: 0}
     snapshots: dict[int, bytes] = {}
     waiting = [0]
     while waiting:
         at = heapq.heappop(waiting)  # whatever ends here begins before it, so its shortest chain is known by now
         longer = length[at] + 1
-        for link in beginning(at, digests.at(at)):
-            end = link.b
-            if link.a == end:
-                snapshots[at] = link.id
-            elif end <= limit and (end not in length or longer < length[end]) and digests.match(end, link.digest):
-                if end not in length:
-                    heapq.heappush(waiting, end)
-                into[end], length[end] = link, longer
+        for link in beginning(at, reached[at]):
+            id_, begin, end, _, digest, _ = link
+            if begin == end:
+                snapshots[at] = id_
+            elif end in reached:
+                if longer < length[end] and digest == reached[end]:
+                    into[end], length[end] = Link._make(link), longer
+            elif end <= limit and digests.match(end, digest):
+                heapq.heappush(waiting, end)
+                into[end], length[end], reached[end] = Link._make(link), longer, digest
     return Reach(into, snapshots)
 
 

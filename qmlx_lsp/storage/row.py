@@ -61,6 +61,10 @@ class Row:
         return file_name(self.kind, self.id, self.header_sum)
 
 
+# A Link before it is known to be worth making.
+Raw = tuple[bytes, int, int, bytes, bytes, int]
+
+
 class Link(NamedTuple):
     """The part of a Row that a lookup needs: cheap to make, because a lookup makes thousands."""
 
@@ -80,6 +84,12 @@ def file_id(kind: Kind, fingerprint: bytes, a: int, b: int, parent: bytes, diges
 
 def file_name(kind: Kind, id_: bytes, header_sum: bytes) -> str:
     return f"{id_.hex()}-{header_sum.hex()}.{kind.suffix}"
+
+
+def named_as(name: str, kind: Kind) -> bool:
+    """Whether ``name`` is a name of ours for a file of ``kind``."""
+    match = _NAME.fullmatch(name)
+    return match is not None and match[3] == kind.suffix
 
 
 def parse_name(name: str) -> tuple[Kind, bytes, bytes] | None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qmlx_lsp.storage.files import TEMP_PREFIX, FileSystem, discard, publish, sweep_temp
 from qmlx_lsp.storage.leases import FOLDER as OWNERS
-from qmlx_lsp.storage.row import Kind, parse_name
+from qmlx_lsp.storage.row import Kind, named_as
 from qmlx_lsp.storage.segment import Encoded, FileRejected, Header, open_file, read_header
 
 QUARANTINE_FILES = 8
@@ -165,13 +165,12 @@ def file_path(folder: Path, name: str) -> Path:
 
 def file_sizes(fs: FileSystem, folder: Path) -> dict[str, int]:
     """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
-    found: dict[str, int] = {}
-    for kind in Kind:
-        for name, size in fs.sizes(folder / _FOLDERS[kind]).items():
-            named = parse_name(name)
-            if named is not None and named[0] is kind:
-                found[name] = size
-    return found
+    return {
+        name: size
+        for kind in Kind
+        for name, size in fs.sizes(folder / _FOLDERS[kind]).items()
+        if named_as(name, kind)
+    }
 
 
 def damage(error: FileRejected) -> bool:

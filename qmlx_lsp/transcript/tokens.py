@@ -16,6 +16,7 @@ from hashlib import blake2b
 
 CELL_TOKENS = 256
 DIGEST_BYTES = 16
+_BIG_ENDIAN = sys.byteorder == "big"
 
 
 def ids_to_bytes(ids: Iterable[int]) -> bytes:
@@ -38,7 +39,7 @@ def _packed(ids: Iterable[int]) -> array[int]:
 
 
 def _little_endian(values: array[int]) -> array[int]:
-    if sys.byteorder == "big":  # pragma: no cover - no supported platform is big-endian
+    if _BIG_ENDIAN:  # pragma: no cover - no supported platform is
         values = array("i", values)
         values.byteswap()
     return values
@@ -83,4 +84,6 @@ class TokenLog:
 
 
 def _chain(parent: bytes, ids: array[int]) -> bytes:
-    return blake2b(parent + _little_endian(ids).tobytes(), digest_size=DIGEST_BYTES).digest()
+    if _BIG_ENDIAN:  # pragma: no cover - no supported platform is
+        ids = _little_endian(ids)
+    return blake2b(parent + ids.tobytes(), digest_size=DIGEST_BYTES).digest()

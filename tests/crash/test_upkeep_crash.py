@@ -65,6 +65,7 @@ def _calls(before: Path, folder: Path, operation: Operation) -> tuple[int, int]:
     return opening, files.count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["fails", "dies", "loses power"])
 def test_at_any_call(case: tuple[str, Path], tmp_path: Path, end: str) -> None:
     name, before = case

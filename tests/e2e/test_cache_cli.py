@@ -39,6 +39,7 @@ async def ask_twice(h: Home) -> None:
         assert code == 0, err
 
 
+@pytest.mark.slow
 async def test_without_a_store_every_verb_says_so_and_makes_nothing(h: Home) -> None:
     for verb in (("ls",), ("du",), ("verify",), ("gc",), ("forget", "--all", "--yes")):
         code, out, err = await h.run("cache", *verb)

@@ -204,7 +204,9 @@ async def test_error_in_settings_is_answered(h: Home) -> None:
     editor = Editor(await h.start("--stdio", "--clientProcessId=7"))
     code, message = await editor.refused("initialize", initialize_params("neovim-0.12", h.project))
     assert code == REQUEST_FAILED
-    assert message.startswith(f"{h.paths.config_file}: unknown key model.temprature; allowed are max_tokens, name")
+    assert message.startswith(
+        f"{h.paths.config_file}: unknown key model.temprature; allowed are adapter, kv_bits, max_tokens, name"
+    )
     assert await editor.ended() == 2
     assert (await editor.process.stderr.read()).decode() == f"qmlx-lsp: {message}\n"  # type: ignore[union-attr]
 

@@ -250,6 +250,7 @@ def test_what_is_generated_is_what_a_cold_run_generates(model: str) -> None:
     programme()
 
 
+@pytest.mark.slow
 def test_one_programme_with_a_bit_of_everything() -> None:
     steps: list[tuple[Any, ...]] = [
         ("ask", 200), ("branch", 5), ("cancel", "step", 3), ("ask", 10), ("other",), ("ask", 200), ("restart",),

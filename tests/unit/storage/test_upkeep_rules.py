@@ -137,7 +137,7 @@ def _talk(store: CheckpointStore, toy: Toy, turns: int, step: int = 5) -> tuple[
     return written, toy.copy(log, 0, len(log)).nbytes
 
 
-@pytest.mark.parametrize("toy", [ROWS, HYBRID], ids=lambda toy: toy.name)
+@pytest.mark.parametrize("toy", [ROWS, pytest.param(HYBRID, marks=pytest.mark.slow)], ids=lambda toy: toy.name)
 def test_many_small_turns_end_up_in_few_segments(store: CheckpointStore, tmp_path: Path, toy: Toy) -> None:
     _talk(store, toy, 200)
     assert store.stats()["segments"] < 50
