@@ -66,7 +66,9 @@ class Store:
     answer_wait_s: float = _number(2.0, 0.0, 60.0, "seconds an answer waits for its checkpoint")
     queue_gib: float = _number(2.0, 0.0, 1_000.0, "GiB of copies that may wait in memory for the disk")
     retry_s: float = _number(30.0, 0.0, 3_600.0, "seconds until a failed checkpoint is tried again; 0: next turn")
-    point_tokens: int = _number(2_048, 256, 1_000_000, "tokens between two checkpoints of a long prefill, at least")
+    point_tokens: int = _number(
+        2_048, 256, 1_000_000, "tokens between two checkpoints of a prefill; a quarter without snapshots"
+    )
     points_max: int = _number(16, 0, 1_000, "checkpoints during one prefill at most")
     restore_gain_tokens: int = _number(64, 1, 1_000_000, "tokens a checkpoint must save to be read")
 

@@ -34,6 +34,8 @@ from qmlx_lsp.workspace.told import Limits
 
 # Tokens that must be left for a reply; a turn that leaves fewer opens a new epoch.
 REPLY_TOKENS_MIN = 128
+# Models without a snapshot get checkpoints during a prefill so many times as often.
+ROWS_ONLY_SHARE = 4
 CANCELLED_EARLY = Usage(0, 0, 0, 0, 0, 0.0, 0, 0.0, None, None, 0, "none", "cancelled before it began")
 
 
@@ -203,7 +205,9 @@ def _points(session: Session, start: int, asked: int) -> list[int]:
     """Where the prefill of ``[start, asked)`` leaves checkpoints, as numbers of ids read: where every conversation
     of this model begins to differ, and every now and then on a long way."""
     store, system = session.services.settings.store, session.transcript.entries[0].end
-    points = set(restore_points(start, asked, store.point_tokens, store.points_max))
+    # Rows are written once, wherever the points lie; a snapshot is written for each.
+    spacing = store.point_tokens if session.model.info.needs_snapshot else store.point_tokens // ROWS_ONLY_SHARE
+    points = set(restore_points(start, asked, spacing, store.points_max))
     if start < system < asked and system >= store.restore_gain_tokens:
         points.add(system)
     return [point - start for point in sorted(points)]

@@ -50,6 +50,34 @@ async def test_killed_at_nine_tenths_of_a_long_prefill_little_is_read_again(tmp_
         await after.check()
 
 
+@pytest.mark.parametrize(
+    ("hybrid", "points"), [(True, [512, 1024]), (False, [128, 256, 384, 512, 640, 768, 896, 1024, 1152])]
+)
+async def test_rows_alone_have_more_points_than_snapshots(tmp_path: Path, hybrid: bool, points: list[int]) -> None:
+    settings = quick(engine={"prefill_chunk_tokens": CHUNK}, store={"point_tokens": 2 * POINT})
+    async with bench(tmp_path, settings, hybrid=hybrid) as b:
+        await b.ask("q" * 1_100)
+        session, store = await b.session(), b.app.registry.services.store
+        assert store is not None
+        found = store.find(  # where segments end, snapshot or not: those of a quick prefill overtake each other
+            session.model.info.fingerprint, session.transcript.log, needs_snapshot=False, limit=session.live_position
+        )
+        assert [f.position for f in found] == [
+            session.live_position,
+            *sorted([*points, b.entries()[0].end], reverse=True),
+        ]
+
+
+async def test_a_new_epoch_begins_where_all_conversations_begin_alike(tmp_path: Path) -> None:
+    async with bench(tmp_path, context_tokens=1024, replies=["r" * 100] * 9) as b:
+        while True:
+            usage = (await b.ask("q" * 150)).usage
+            if (await b.session()).conversation.epoch:
+                break
+        assert (usage.plan, usage.restored, usage.reason) == ("restore", b.entries()[0].end, "new epoch")
+        await b.check()
+
+
 async def test_points_are_few_and_their_snapshots_are_thinned_out(tmp_path: Path) -> None:
     settings = quick(engine={"prefill_chunk_tokens": CHUNK}, store={"point_tokens": POINT})
     async with bench(tmp_path, settings) as b:
