@@ -235,7 +235,7 @@ async def run(steps: list[tuple[Any, ...]], model: str) -> None:
             await programme.stop()
 
 
-EXAMPLES = {"hybrid": 25, "gpt_oss": 20, "llama": 20, "gemma": 15, "llama4": 8, "baichuan": 8}
+EXAMPLES = {"hybrid": 15, "gpt_oss": 10, "llama": 10, "gemma": 6, "llama4": 5, "baichuan": 5}
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from qmlx_lsp.storage.locks import FileLock
+from qmlx_lsp.storage.locks import FileLock, open_lock, try_flock
 from tests.support.toy_state import Toy, log_of, open_store, save
 
 ROOT = Path(__file__).parents[3]
@@ -61,27 +63,30 @@ def test_who_waits_comes_before_who_takes_it_again(tmp_path: Path) -> None:
     """The greedy one lets go and takes it again at once, and would win every time but for the line."""
     path = tmp_path / "lock"
     order: list[str] = []
-    modest_waits, enough = threading.Event(), threading.Event()
 
     def modest() -> None:
-        lock = FileLock(path, 5)
-        modest_waits.set()
-        with lock.held():
+        with FileLock(path, 20).held():
             order.append("modest")
-        enough.set()
 
-    greedy = FileLock(path, 5)
+    greedy = FileLock(path, 20)
     with greedy.held():
         thread = threading.Thread(target=modest)
         thread.start()
-        assert modest_waits.wait(5)
-    for _ in range(1_000):
-        with greedy.held():
-            order.append("greedy")
-        if enough.is_set():
-            break
+        _wait_for_line(path.with_name("lock.next"))
+    with greedy.held():
+        order.append("greedy")
     thread.join()
-    assert "modest" in order[:100]
+    assert order == ["modest", "greedy"]
+
+
+def _wait_for_line(path: Path) -> None:
+    """Return when somebody stands in it."""
+    while True:
+        fd = open_lock(path)
+        empty = try_flock(fd, fcntl.LOCK_SH)
+        os.close(fd)
+        if not empty:
+            return
 
 
 def test_a_lock_whose_file_was_deleted_locks_out_those_who_come_later(tmp_path: Path) -> None:
