@@ -97,10 +97,12 @@ class OsFiles:
         found: dict[str, int] = {}
         with os.scandir(folder) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                try:
                     status = entry.stat(follow_symlinks=False)
-                    if stat.S_ISREG(status.st_mode):
-                        found[entry.name] = status.st_size
+                except FileNotFoundError:  # gone since it was listed
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    found[entry.name] = status.st_size
         return found
 
     def mkdir(self, folder: Path) -> None:

@@ -19,7 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.storage.row import Kind, Link, Raw, Row, file_name
+from qmlx_lsp.storage.row import Kind, Link, Raw, Row
 
 SCHEMA_VERSION = 2
 LAST_USED_STEP_S = 60.0  # seconds; a use within this time of the last one is not written down
@@ -149,7 +149,8 @@ class Index:
         """Every file's name, with its id and its size in bytes."""
         with self._lock:
             found = self._connection.execute("SELECT kind, id, header_sum, bytes FROM file").fetchall()
-        return {file_name(Kind(kind), id_, header_sum): (id_, size) for kind, id_, header_sum, size in found}
+        endings = {kind.value: kind.suffix for kind in Kind}
+        return {f"{id_.hex()}-{sum_.hex()}.{endings[kind]}": (id_, size) for kind, id_, sum_, size in found}
 
     def beginning(self, fingerprint: bytes, position: int, digest: bytes) -> list[Link]:
         """Files that begin at ``position`` of a log with ``digest`` there; a snapshot begins where it stands."""

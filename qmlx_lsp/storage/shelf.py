@@ -14,7 +14,7 @@ from pathlib import Path
 
 from qmlx_lsp.storage.files import TEMP_PREFIX, FileSystem, discard, publish, sweep_temp
 from qmlx_lsp.storage.leases import FOLDER as OWNERS
-from qmlx_lsp.storage.row import Kind, named_as
+from qmlx_lsp.storage.row import NAMED_AS, Kind
 from qmlx_lsp.storage.segment import Encoded, FileRejected, Header, open_file, read_header
 
 QUARANTINE_FILES = 8
@@ -165,12 +165,11 @@ def file_path(folder: Path, name: str) -> Path:
 
 def file_sizes(fs: FileSystem, folder: Path) -> dict[str, int]:
     """Every file that is named like one of ours and lies where it should, with its bytes. Raises OSError."""
-    return {
-        name: size
-        for kind in Kind
-        for name, size in fs.sizes(folder / _FOLDERS[kind]).items()
-        if named_as(name, kind)
-    }
+    found: dict[str, int] = {}
+    for kind in Kind:
+        ours = NAMED_AS[kind].fullmatch
+        found.update(item for item in fs.sizes(folder / _FOLDERS[kind]).items() if ours(item[0]))
+    return found
 
 
 def damage(error: FileRejected) -> bool:
