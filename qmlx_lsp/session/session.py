@@ -99,6 +99,8 @@ class Session:
             self.saved = 0
         else:
             assert position <= len(self.transcript.log), f"state at {position}, log of {len(self.transcript.log)}"
+            if state != self.live:
+                self.saved = 0  # what is on the disk was another state, and may be gone
             self.live, self.live_position = state, position
 
     def drop_live(self, why: str) -> None:
