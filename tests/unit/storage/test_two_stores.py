@@ -129,7 +129,7 @@ def test_two_projects_in_a_store_for_one_do_not_push_each_other_out(tmp_path: Pa
 
 def test_many_threads_of_two_stores_at_once(tmp_path: Path) -> None:
     size = _size_of_one(tmp_path / "size")
-    quota = 5 * size
+    quota = 9 * size  # more than one conversation in all its pieces
     stores = [open_store(tmp_path / "s", quota=quota) for _ in range(2)]
     wrong: list[str] = []
 
