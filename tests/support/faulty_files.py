@@ -113,6 +113,17 @@ class FaultyFiles(OsFiles):
             undo()
 
 
+class Full(FaultyFiles):
+    """A disk without space for as long as ``full``."""
+
+    full = True
+
+    def pwritev(self, fd: int, pieces: Sequence[Piece], offset: int) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().pwritev(fd, pieces, offset)
+
+
 def _at_most(pieces: Sequence[memoryview], limit: int) -> list[memoryview]:
     if not limit:
         return list(pieces)

@@ -17,7 +17,7 @@ from qmlx_lsp.session.checkpoint import settled
 from qmlx_lsp.storage.retention import MERGE_RUN
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, quick
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles, Full
 from tests.support.waiting import until
 
 CHUNK, POINT = 64, 256
@@ -112,17 +112,6 @@ async def test_a_new_conversation_begins_where_all_conversations_begin_alike(tmp
         store = (await b.app.registry.status(0))["store"]
         assert store["segments"] == 4  # the system text once, two turns of the one, one of the other
         await b.check()
-
-
-class Full(FaultyFiles):
-    """A disk without space for as long as ``full``."""
-
-    full = True
-
-    def pwritev(self, fd, pieces, offset):  # type: ignore[no-untyped-def]
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().pwritev(fd, pieces, offset)
 
 
 class Broken(FaultyFiles):

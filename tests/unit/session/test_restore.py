@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from qmlx_lsp.engine.scripted import ScriptedBackend
 from qmlx_lsp.state import StateCopy
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, quick
-from tests.support.faulty_files import FaultyFiles
+from tests.support.faulty_files import FaultyFiles, Full
 from tests.support.waiting import until
 
 HEADER_TOKENS = 1 + 1 + 1 + len("assistant\n")
@@ -126,17 +125,6 @@ async def test_rows_whose_snapshot_is_lost_are_not_written_again(tmp_path: Path)
         await b.restart()
         assert (await b.ask("C")).usage.plan == "restore"
         assert b.notices == []
-
-
-class Full(FaultyFiles):
-    """A disk without space for as long as ``full``."""
-
-    full = True
-
-    def pwritev(self, fd, pieces, offset):  # type: ignore[no-untyped-def]
-        if self.full:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return super().pwritev(fd, pieces, offset)
 
 
 async def test_full_disk_costs_one_notice_and_no_turn(tmp_path: Path) -> None:
