@@ -73,6 +73,7 @@ async def _choose(session: Session, job: Job) -> Resumed:
         session.drop_live("restored")
         session.settle(restored.state, plan.position)
         session.saved = plan.position
+        await services.on_store(_pin, session, found)  # it is what this conversation stands on
         took = (time.perf_counter() - began) * 1000
         return Resumed(restored.state, plan, reason, took, restored.bytes)
 
@@ -93,6 +94,11 @@ def _restore(session: Session, backend: Backend, found: Found) -> Restored:
     assert session.services.store is not None
     with session.services.store.open(found) as stored:
         return backend.restore(stored)
+
+
+def _pin(session: Session, found: Found) -> None:
+    assert session.services.store is not None
+    session.services.store.pin(str(session.root), found)
 
 
 def _reject(session: Session, found: Found, error: CheckpointRejected) -> None:

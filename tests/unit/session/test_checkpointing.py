@@ -239,6 +239,23 @@ async def test_a_state_that_cannot_be_saved_is_freed_all_the_same(tmp_path: Path
         assert len(b.notices) == 1
 
 
+async def test_what_was_restored_is_kept_for_who_stands_on_it(tmp_path: Path) -> None:
+    disk = Full()
+    disk.full = False
+    async with bench(tmp_path, files=disk) as b:
+        await b.ask("A")
+        await b.restart()
+        disk.full = True  # no save will pin anything
+        assert (await b.ask("B")).usage.plan == "restore"
+        store = b.app.registry.services.store
+        assert store is not None
+        session = await b.session()
+        found = store.find(
+            session.model.info.fingerprint, session.transcript.log, needs_snapshot=True, limit=session.live_position
+        )
+        assert set(found[0].files) <= store._catalog.leases.held()
+
+
 async def test_many_small_turns_of_a_session_are_merged(tmp_path: Path) -> None:
     turns = 3 * MERGE_RUN
     async with bench(tmp_path, hybrid=False, replies=["ok"] * (turns + 2)) as b:
