@@ -94,7 +94,7 @@ async def _append(session: Session, ask: Ask) -> None:
             )
         log = session.services.log
         session.conversation = await session.services.on_log(
-            log.new_epoch, session.conversation, session.model.identity
+            partial(log.new_epoch, session.conversation, session.model.identity, why="full")
         )
         session.transcript, session.told = fresh, {}
         session.drop_live("new epoch")

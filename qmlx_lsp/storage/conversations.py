@@ -24,12 +24,14 @@ _OF_EPOCH = "WHERE entry.conversation = ? AND entry.epoch = ?"
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One root's conversation in its current epoch. ``identity``: digest of tokenizer, template and thinking mode."""
+    """One root's conversation in one of its epochs. ``identity``: digest of tokenizer, template and thinking mode.
+    ``opening``: tokens at the epoch's beginning that repeat what earlier epochs said."""
 
     id: int
     root: str
     epoch: int
     identity: str
+    opening: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,20 @@ class ConversationLog:
 
     def find(self, root: str) -> Conversation | None:
         query = (
-            "SELECT id, epoch, identity FROM conversation JOIN epoch USING (epoch)"
+            "SELECT id, epoch, identity, opening FROM conversation JOIN epoch USING (epoch)"
             " WHERE root = ? AND epoch.conversation = conversation.id"
         )
         found = self._database.one(query, (pack(root),))
-        return Conversation(_int(found[0]), root, _int(found[1]), str(found[2])) if found else None
+        return Conversation(_int(found[0]), root, _int(found[1]), str(found[2]), _int(found[3])) if found else None
+
+    def epochs(self, root: str) -> list[Conversation]:
+        """The conversation of ``root`` in each of its epochs, oldest first."""
+        query = (
+            "SELECT id, epoch.epoch, identity, opening FROM conversation JOIN epoch ON epoch.conversation = id"
+            " WHERE root = ? ORDER BY epoch.epoch"
+        )
+        found = self._database.all(query, (pack(root),))
+        return [Conversation(_int(i), root, _int(n), str(identity), _int(op)) for i, n, identity, op in found]
 
     def roots(self) -> list[str]:
         """Roots of all conversations, oldest first."""
@@ -78,21 +89,35 @@ class ConversationLog:
         """The conversation of ``root``; a new one where there is none, a new epoch where the identity has changed."""
         known = self.find(root)
         if known is not None:
-            return known if known.identity == identity else self.new_epoch(known, identity)
+            return known if known.identity == identity else self.new_epoch(known, identity, why="model")
         with self._database.transaction() as run:
             run.execute("INSERT OR IGNORE INTO conversation (root, epoch) VALUES (?, 0)", (pack(root),))
             (id_,) = run.execute("SELECT id FROM conversation WHERE root = ?", (pack(root),)).fetchone()
-            run.execute("INSERT OR IGNORE INTO epoch VALUES (?, 0, ?, ?)", (id_, identity, self._clock()))
+            run.execute("INSERT OR IGNORE INTO epoch VALUES (?, 0, ?, ?, 0, '')", (id_, identity, self._clock()))
         return Conversation(_int(id_), root, 0, identity)
 
-    def new_epoch(self, conversation: Conversation, identity: str) -> Conversation:
-        """Begin an empty token log; what was told is forgotten, the entries of earlier epochs stay on the disk."""
+    def new_epoch(
+        self,
+        conversation: Conversation,
+        identity: str,
+        *,
+        why: str,
+        opening: Sequence[Entry] = (),
+        told: Mapping[str, str] | None = None,
+    ) -> Conversation:
+        """Begin a new token log with the entries of ``opening``, which tile it from token 0, and note what they have
+        ``told``; all of it or nothing. ``why`` is a word or two. The entries of earlier epochs stay on the disk."""
+        carried = sum(len(entry.ids) for entry in opening)
         with self._database.transaction() as run:
             query = "UPDATE conversation SET epoch = epoch + 1 WHERE id = ? RETURNING epoch"
             (epoch,) = run.execute(query, (conversation.id,)).fetchone()
-            run.execute("INSERT INTO epoch VALUES (?, ?, ?, ?)", (conversation.id, epoch, identity, self._clock()))
+            values = (conversation.id, epoch, identity, self._clock(), carried, why)
+            run.execute("INSERT INTO epoch VALUES (?, ?, ?, ?, ?, ?)", values)
             run.execute("DELETE FROM told WHERE conversation = ?", (conversation.id,))
-        return replace(conversation, epoch=_int(epoch), identity=identity)
+            begun = replace(conversation, epoch=_int(epoch), identity=identity, opening=carried)
+            self._add(run, begun, opening)
+            self._note(run, begun, told or {})
+        return begun
 
     # -- entries -----------------------------------------------------------------------------------------------------
 
@@ -112,12 +137,16 @@ class ConversationLog:
         """Add entries behind the last one, and note for paths what they are now known to hold (None: nothing)."""
         with self._database.transaction() as run:
             self._add(run, conversation, entries)
-            for path, state in told.items():
-                if state is None:
-                    run.execute("DELETE FROM told WHERE conversation = ? AND path = ?", (conversation.id, pack(path)))
-                else:
-                    values = (conversation.id, pack(path), pack(state))
-                    run.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", values)
+            self._note(run, conversation, told)
+
+    @staticmethod
+    def _note(run: Connection, conversation: Conversation, told: Mapping[str, str | None]) -> None:
+        for path, state in told.items():
+            if state is None:
+                run.execute("DELETE FROM told WHERE conversation = ? AND path = ?", (conversation.id, pack(path)))
+            else:
+                values = (conversation.id, pack(path), pack(state))
+                run.execute("INSERT OR REPLACE INTO told VALUES (?, ?, ?)", values)
 
     def told(self, conversation: Conversation) -> dict[str, str]:
         """What was noted with ``append`` in the current epoch."""
@@ -136,7 +165,7 @@ class ConversationLog:
         for entry in entries:
             if entry.start != end:
                 raise AssertionError(f"an entry begins at token {entry.start}, the log ends at {end}")
-            marks = ", ".join("?" * 11)
+            marks = ", ".join("?" * 12)
             insert = f"INSERT INTO entry (conversation, epoch, {ENTRY_COLUMNS}, created) VALUES ({marks})"  # noqa: S608
             last = run.execute(insert, (*of_epoch, *entry_values(entry), self._clock())).lastrowid or 0
             end = entry.end

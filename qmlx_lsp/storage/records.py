@@ -21,11 +21,12 @@ from qmlx_lsp.storage.files import FOLDER_MODE, OsFiles
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
 
-SCHEMA_VERSION = 1
 LOCK_WAIT_S = 10.0  # seconds to wait for another process
 
+# What leads from each version of the schema to the next, the empty database first. Never change one that was
+# released: databases of every age are brought forward by them.
 # Free text is stored as bytes: paths may hold what is no valid Unicode, and text may hold NUL.
-_SCHEMA = """
+_FIRST = """
 CREATE TABLE conversation (id INTEGER PRIMARY KEY AUTOINCREMENT, root BLOB NOT NULL UNIQUE, epoch INTEGER NOT NULL);
 CREATE TABLE epoch (
     conversation INTEGER NOT NULL REFERENCES conversation, epoch INTEGER NOT NULL, identity TEXT NOT NULL,
@@ -48,6 +49,15 @@ CREATE TABLE told (
     PRIMARY KEY (conversation, path)
 ) WITHOUT ROWID;
 """
+# ``opening``: tokens at the epoch's beginning that were carried over. ``why`` it began. ``tool``: the tool whose call
+# an entry answers, in the template's tool role.
+_SECOND = """
+ALTER TABLE epoch ADD COLUMN opening INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE epoch ADD COLUMN why TEXT NOT NULL DEFAULT '';
+ALTER TABLE entry ADD COLUMN tool BLOB;
+"""
+MIGRATIONS = (_FIRST, _SECOND)
+SCHEMA_VERSION = len(MIGRATIONS)
 
 
 def pack(text: str) -> bytes:
@@ -93,17 +103,22 @@ class Database:
         if not read_only:
             for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
                 self._connection.execute(f"PRAGMA {setting}")
-            self._create()
+            self._bring_forward()
         version = self.one("PRAGMA user_version")
         if version != (SCHEMA_VERSION,):
             raise StoreError(f"{self.path} was written by another version of qmlx-lsp: update, or move the file away")
 
-    def _create(self) -> None:
+    def _bring_forward(self) -> None:
+        """From whatever version it has, an empty file included, to this one; all of it or nothing."""
         with self.transaction() as run:
-            empty = self.one("SELECT count(*) FROM sqlite_master") == (0,)
-            if empty and self.one("PRAGMA user_version") == (0,):
-                for statement in _SCHEMA.split(";"):
+            (version,) = run.execute("PRAGMA user_version").fetchone()
+            (tables,) = run.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if (version == 0) != (tables == 0):
+                return  # some other program's database
+            for migration in MIGRATIONS[version:]:
+                for statement in migration.split(";"):
                     run.execute(statement)
+            if version < SCHEMA_VERSION:
                 run.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def close(self) -> None:
@@ -157,26 +172,27 @@ class Database:
 
 
 def entry_values(entry: Entry) -> tuple[object, ...]:
-    """``start, length, kind, finish, path, text, ids, checksum``: the columns of ENTRY_COLUMNS, in their order."""
+    """The columns of ENTRY_COLUMNS, in their order."""
     path = None if entry.path is None else pack(entry.path)
+    tool = None if entry.tool is None else pack(entry.tool)
     finish = None if entry.finish is None else entry.finish.value
     text, ids = pack(entry.text), ids_to_bytes(entry.ids)
-    checksum = _checksum(entry.start, entry.kind.value, finish, path, text, ids)
-    return entry.start, len(entry.ids), entry.kind.value, finish, path, text, ids, checksum
+    checksum = _checksum(entry.start, entry.kind.value, finish, path, tool, text, ids)
+    return entry.start, len(entry.ids), entry.kind.value, finish, path, tool, text, ids, checksum
 
 
-ENTRY_COLUMNS = "start, length, kind, finish, path, text, ids, checksum"
+ENTRY_COLUMNS = "start, length, kind, finish, path, tool, text, ids, checksum"
 
 
 def entry_from(values: Sequence[object]) -> Entry:
     """The inverse of ``entry_values``. Raises ValueError when the row is damaged."""
-    start, length, kind, finish, path, text, ids, checksum = values
+    start, length, kind, finish, path, tool, text, ids, checksum = values
     # SQLite holds the columns to no type; whatever is not what was written fails the checksum or is refused here.
     if not (isinstance(start, int) and isinstance(text, bytes) and isinstance(ids, bytes)):
         raise ValueError("an entry has columns of the wrong type")  # noqa: TRY004 - damage, not a wrong call
-    if not (path is None or isinstance(path, bytes)):
-        raise ValueError("an entry has a path of the wrong type")
-    if checksum != _checksum(start, str(kind), None if finish is None else str(finish), path, text, ids):
+    if not (path is None or isinstance(path, bytes)) or not (tool is None or isinstance(tool, bytes)):
+        raise ValueError("an entry has a path or a tool of the wrong type")
+    if checksum != _checksum(start, str(kind), None if finish is None else str(finish), path, tool, text, ids):
         raise ValueError(f"the entry at token {start} does not have its checksum")
     entry = Entry(
         Kind(str(kind)),
@@ -185,15 +201,20 @@ def entry_from(values: Sequence[object]) -> Entry:
         start,
         None if finish is None else Finish(str(finish)),
         None if path is None else unpack(path),
+        None if tool is None else unpack(tool),
     )
     if len(entry.ids) != length:
         raise ValueError(f"the entry at token {start} is {len(entry.ids)} ids long instead of {length}")
     return entry
 
 
-def _checksum(start: int, kind: str, finish: str | None, path: bytes | None, text: bytes, ids: bytes) -> bytes:
+def _checksum(
+    start: int, kind: str, finish: str | None, path: bytes | None, tool: bytes | None, text: bytes, ids: bytes
+) -> bytes:
     hasher = xxhash.xxh3_128()
     for part in (b"%d" % start, kind.encode(), (finish or "").encode(), b"-" if path is None else b"+" + path, text):
         hasher.update(b"%d:" % len(part) + part)
+    if tool is not None:  # which entries of the first version have not
+        hasher.update(b"tool%d:" % len(tool) + tool)
     hasher.update(ids)
     return hasher.digest()

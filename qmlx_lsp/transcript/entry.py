@@ -34,7 +34,8 @@ class Entry:
     """``ids`` occupy ``[start, end)`` of the token log.
 
     For a reply, ``ids`` begin with the template's reply header and go on with exactly the generated ids; ``text``
-    is what a person reads. ``path`` is the file a context entry is about, relative to the root.
+    is what a person reads. ``path`` is the file a context entry is about, relative to the root. ``tool`` is the tool
+    whose call a context entry answers, when it stands in the template's tool role.
     """
 
     kind: Kind
@@ -43,6 +44,7 @@ class Entry:
     start: int
     finish: Finish | None = None
     path: str | None = None
+    tool: str | None = None
 
     @property
     def end(self) -> int:

@@ -108,7 +108,7 @@ def test_another_identity_is_another_epoch(log: ConversationLog, conversation: C
     assert log.told(later) == {}
     log.append(later, [_system("again")], {})
     assert log.entries(conversation)[0] == _system()
-    assert log.new_epoch(later, "identity 2").epoch == 2
+    assert log.new_epoch(later, "identity 2", why="full").epoch == 2
     found = log.find("/project")
     assert found is not None
     assert found.epoch == 2
