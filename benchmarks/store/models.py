@@ -12,7 +12,8 @@ from mlx_lm.models import qwen3_5
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
 from qmlx_lsp.engine.mlx.backend import MlxBackend
-from qmlx_lsp.engine.scripted import ChatML, tokenizer_json
+from qmlx_lsp.engine.scripted import tokenizer_json
+from qmlx_lsp.transcript.families import FAMILIES
 
 VOCAB = 261  # the scripted model's tokenizer: a token per byte, and five control tokens
 CONTEXT_TOKENS = 1 << 20
@@ -49,7 +50,8 @@ class HybridBackend(MlxBackend):
         self.use(self._make(), needs_snapshot=True)
         return ModelInfo(
             name=source, path="", fingerprint=b"h" * 16, context_tokens=CONTEXT_TOKENS, weight_bytes=0,
-            eos_ids=frozenset({258, 256}), needs_snapshot=True, tokenizer_json=tokenizer_json(), template=ChatML(),
+            eos_ids=frozenset({258, 256}), needs_snapshot=True, tokenizer_json=tokenizer_json(),
+            template=FAMILIES["ChatML"][1],
         )  # fmt: skip
 
 

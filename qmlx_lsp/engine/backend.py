@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, NewType, Protocol
 
 from qmlx_lsp.state import StateCopy, StoredState
+from qmlx_lsp.transcript.template import Template
 
 StateId = NewType("StateId", int)
 
@@ -30,24 +31,14 @@ class Sampling:
     seed: int | None = None
 
 
-class ChatTemplate(Protocol):
-    """The model's own chat template. Touches no MLX, so it may be used on any thread."""
-
-    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
-        """The text of a conversation. ``generate`` asks for the head of the reply that is to come.
-
-        Raises:
-            TemplateError: the template refuses these messages.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What a loaded model is, in plain data.
 
-    ``fingerprint`` (16 bytes) covers everything that makes a state reusable. ``think`` holds the texts that open
-    and close a thinking block, if the model has them. ``not_persisted`` says why states of this model cannot be
-    checkpointed, or is None when they can.
+    ``fingerprint`` (16 bytes) covers everything that makes a state reusable. ``template`` is the chat template's
+    source, or what renders it, or None when the model has none; ``tokens`` are the texts that templates know by name.
+    ``think`` and ``call`` hold the texts that open and close a thinking block and a tool's call, if they are known.
+    ``not_persisted`` says why states of this model cannot be checkpointed, or is None when they can.
     """
 
     name: str
@@ -58,8 +49,10 @@ class ModelInfo:
     eos_ids: frozenset[int]
     needs_snapshot: bool
     tokenizer_json: str
-    template: ChatTemplate = field(repr=False)
+    template: str | Template | None = field(repr=False)
+    tokens: Mapping[str, str] = field(default_factory=dict)
     think: tuple[str, str] | None = None
+    call: tuple[str, str] | None = None
     not_persisted: str | None = None
 
 
@@ -117,12 +110,18 @@ class Backend(Protocol):
         """One forward pass over ``ids`` (at least one), finished when this returns."""
 
     def decode(
-        self, state: StateId, ids: Sequence[int], sampling: Sampling, max_tokens: int
+        self,
+        state: StateId,
+        ids: Sequence[int],
+        sampling: Sampling,
+        max_tokens: int,
+        spare: frozenset[int] = frozenset(),
     ) -> Generator[int, None, None]:
         """Feed ``ids`` (at least one), then yield up to ``max_tokens`` generated ids.
 
         Every id that was yielded has been fed: after closing the iterator at any point, ``position`` has grown by
-        ``len(ids)`` and the number of ids yielded, and no further pass runs. Nothing stops it at an end token.
+        ``len(ids)`` and the number of ids yielded, and no further pass runs. Nothing stops it at an end token, but an
+        id of ``spare`` ends it without having been fed or yielded; a backend for which that is dear yields it.
         """
 
     def mark(self, state: StateId) -> Mark: ...

@@ -25,6 +25,7 @@ from qmlx_lsp.transcript.entry import Finish
 class Job:
     """What to compute on ``state``: read ``prefill``, then ``header`` (the head of the reply), then generate.
 
+    ``eos_ids`` end the reply and belong to it; ``spare`` end it and do not, where the backend can leave them out.
     ``stops(id)`` is asked after every generated id and may end the reply early (stop texts). A limit of 0 tokens
     reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
     ``at_point`` is called, which may look at the state and must neither change nor fail it.
@@ -39,6 +40,7 @@ class Job:
     chunk_tokens: int
     stops: Callable[[int], bool] | None = None
     points: Sequence[int] = ()
+    spare: frozenset[int] = frozenset()
     at_point: Callable[[Backend], None] = lambda _backend: None
 
 
@@ -105,7 +107,8 @@ class _Run:
         """Decode until something ends it."""
         job = self.job
         self.header_read = True
-        with closing(self.backend.decode(job.state, job.header, job.sampling, job.max_tokens)) as stream:
+        decoding = self.backend.decode(job.state, job.header, job.sampling, job.max_tokens, job.spare)
+        with closing(decoding) as stream:
             for token in stream:
                 if self.first_token_at is None:
                     self.first_token_at = self.clock()
@@ -116,7 +119,7 @@ class _Run:
                     return Finish.COMPLETE
                 if cancelled():
                     return Finish.CANCELLED
-        return Finish.LENGTH
+        return Finish.LENGTH if len(self.ids) == job.max_tokens else Finish.COMPLETE
 
     def undo(self) -> int | None:
         """Back to the last good boundary after an error; None when dropping the state is all that is left."""
@@ -163,4 +166,6 @@ def generate(
         finish = run.read(cancelled, on_prefill) or run.write(cancelled, on_token)
     except Exception as failure:  # noqa: BLE001 - whatever the model's code raises, the turn ends as an error
         return run.outcome(Finish.ERROR, run.undo(), f"{type(failure).__name__}: {failure}")
+    if run.header_read and not run.ids:  # it ended at once, by an id that is spared: there is no reply
+        return run.outcome(finish, run.undo())
     return run.outcome(finish, backend.position(job.state))

@@ -5,8 +5,8 @@ daemon with no model. Its tokenizer is ChatML over single bytes; its state is re
 running digest that cannot be cut), so that checkpoints, restores, marks and the invariant "state equals log" are
 exercised exactly as with a model.
 
-Replies: the script's texts in turn; when it is used up, the reply names a digest of everything read, so that a
-state that differs by one token answers differently.
+Replies: the script's texts (or ids, as they are) in turn; when it is used up, the reply names a digest of everything
+read, so that a state that differs by one token answers differently.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import hashlib
 import itertools
 import json
 import weakref
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
+from qmlx_lsp.transcript.families import FAMILIES
 from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
@@ -59,14 +59,6 @@ def tokenizer_json() -> str:
     })  # fmt: skip
 
 
-class ChatML:
-    """The ChatML template, as a function."""
-
-    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
-        text = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
-        return text + ("<|im_start|>assistant\n" if generate else "")
-
-
 @dataclass(eq=False)
 class _Kept:
     """What a mark keeps; worthless once the state has gone back further."""
@@ -91,7 +83,7 @@ class ScriptedBackend:
 
     def __init__(
         self,
-        replies: Sequence[str] = (),
+        replies: Sequence[str | Sequence[int]] = (),
         *,
         hybrid: bool = True,
         context_tokens: int = 32_768,
@@ -119,7 +111,7 @@ class ScriptedBackend:
             eos_ids=frozenset({END_OF_TURN, 256}),
             needs_snapshot=self._hybrid,
             tokenizer_json=tokenizer_json(),
-            template=ChatML(),
+            template=FAMILIES["ChatML"][1],
         )
 
     def new_state(self) -> StateId:
@@ -138,10 +130,17 @@ class ScriptedBackend:
         self._feed(state, ids, "prefill")
 
     def decode(
-        self, state: StateId, ids: Sequence[int], sampling: Sampling, max_tokens: int
+        self,
+        state: StateId,
+        ids: Sequence[int],
+        sampling: Sampling,
+        max_tokens: int,
+        spare: frozenset[int] = frozenset(),
     ) -> Generator[int, None, None]:
         self._feed(state, ids, "decode")
         for token in itertools.islice(self._reply(state), max_tokens):
+            if token in spare:
+                return
             self._feed(state, [token], "decode")
             yield token
 
@@ -204,6 +203,8 @@ class ScriptedBackend:
         held = self._states[state]
         if self._replies:
             text = self._replies.pop(0)
+            if not isinstance(text, str):
+                return list(text)
         else:
             seen = held.digest if self._hybrid else hashlib.blake2b(ids_to_bytes(held.ids)).digest()
             text = f"I have read {len(held.ids)} tokens, digest {seen.hex()[:16]}."

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import date
 from enum import StrEnum
 from typing import Any
 
@@ -44,12 +45,16 @@ class Progress:
 
 
 class Loader:
-    """Loads ``source`` on the worker. ``listen`` to follow; listeners are called on the event loop."""
+    """Loads ``source`` on the worker. ``listen`` to follow; listeners are called on the event loop. ``today`` gives
+    the day on which a conversation begins."""
 
-    def __init__(self, worker: Worker, source: str, *, thinking: bool) -> None:
+    def __init__(
+        self, worker: Worker, source: str, *, thinking: bool, today: Callable[[], date] = date.today
+    ) -> None:
         self._worker = worker
         self._source = source
         self._thinking = thinking
+        self._today = today
         self._task: asyncio.Task[LoadedModel] | None = None
         self._listeners: list[Callable[[Progress], None]] = []
         self._last_report = 0.0
@@ -94,7 +99,7 @@ class Loader:
 
         try:
             info = await self._worker.call(lambda backend: backend.load(self._source, report, lambda: self.closing))
-            loaded = await asyncio.to_thread(prepare, info, thinking=self._thinking)
+            loaded = await asyncio.to_thread(prepare, info, thinking=self._thinking, today=self._today)
         except QmlxError as error:
             self._tell(Progress(Phase.FAILED, str(error)))
             raise

@@ -157,6 +157,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
         prefill=transcript.log.ids(resumed.plan.position, asked),
         header=header,
         eos_ids=info.eos_ids,
+        spare=session.model.renderer.spare_ids,
         max_tokens=min(ask.max_tokens or settings.model.max_tokens, room),
         sampling=Sampling(settings.model.temperature, settings.model.top_p),
         chunk_tokens=settings.engine.prefill_chunk_tokens,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -54,12 +54,22 @@ class Codec:
             kept = set()
             self._data = Tokenizer.from_str(json.dumps(_data_tokenizer(described, kept)))
         self.control_ids = frozenset(added) - kept
+        self._control = {added[i]["content"]: i for i in self.control_ids}
         self._byte_level = _has_type(described.get("decoder"), "ByteLevel")
         self._texts: dict[int, str] = {i: t["content"] for i, t in added.items()}
         if not self._byte_level:  # runs of the word mark are what the model writes for runs of spaces
             self._texts |= {i: self._texts[i].replace(_WORD_MARK, " ") for i in kept}
         self._bytes: dict[int, bytes] = {}
         self._check_control()
+
+    def control(self, text: str) -> int | None:
+        """The id of the control token ``text``, if there is one."""
+        return self._control.get(text)
+
+    @property
+    def controls(self) -> Collection[str]:
+        """The texts of all control tokens."""
+        return self._control.keys()
 
     def encode_fragment(self, text: str) -> list[int]:
         """Ids of a template's own text; control tokens are recognised."""

@@ -1,34 +1,30 @@
-"""The fixed parts of a model's chat template, cut out once by rendering sentinels.
+"""The fixed parts of a model's chat template, as ids, cut out once when the model is loaded.
 
 Suffix-only rendering needs to know what stands before a question, between a question and its reply, and between a
-reply and the next question. The template itself is asked: a conversation of sentinel words is rendered, and the
-text between them is taken. A template is usable when every part is the same at every place of the history; it may
-rewrite history as it likes (drop old thinking, trim), because history is never rendered again.
+reply and the next question. The template itself is asked (``probes``): a conversation of sentinel words is rendered,
+and the text between them is taken. A template is usable when every part is the same at every place of the history;
+it may rewrite history as it likes (drop old thinking, trim), because history is never rendered again.
 
-Invariant: the template only ever sees sentinels. Data never reaches it.
+Invariant: the day on which a conversation began may stand in its opening, and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+import re
+from dataclasses import dataclass, replace
+from datetime import date
 
-from qmlx_lsp.errors import TemplateError
+from qmlx_lsp.transcript import results
+from qmlx_lsp.transcript.channels import Channels, Messages, find_channels
 from qmlx_lsp.transcript.encoder import Codec
+from qmlx_lsp.transcript.probes import Plain, Probe, Thinking, cut, plain, thinking
+from qmlx_lsp.transcript.results import Results
+from qmlx_lsp.transcript.template import Template
 
-# ASCII letters and digits: no trim, split, upper-free or JSON filter of a template changes them.
-_SYSTEM, _THOUGHT = "Xsys0Z", "Xthk0Z"
-_USERS = ("Xusr1Z", "Xusr2Z", "Xusr3Z", "Xusr4Z")
-_REPLIES = ("Xast1Z", "Xast2Z", "Xast3Z")
-# How much fixed text may stand between a template's end token and the next turn's data before we doubt it.
-FRAGMENT_CHARS_MAX = 4096
-
-
-class Template(Protocol):
-    """A chat template that can be rendered; raises TemplateError when it refuses."""
-
-    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str: ...
+# Two days with nothing in common, to find out where a template writes the day.
+_A_DAY, _OTHER_DAY = date(2001, 2, 3), date(2034, 11, 25)
+_TAG = r"(?:<[^<>\s]+>|\[[A-Z_ ]+\])"
+_TAG_FIRST, _TAG_LAST = re.compile(rf"\s*({_TAG})"), re.compile(rf"({_TAG})\s*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,9 @@ class Fragments:
     ``system_before`` + system text + ``system_after`` leaves the first user turn open. ``prompt`` closes a user turn
     and opens the reply. ``after_reply`` closes a reply and opens the next user turn; it is what follows a reply that
     was cut off, its end token included. ``close_thinking`` ends a thinking block that was cut off
-    (``close_thinking_line`` where that was at the beginning of a line). Whether a reply ended inside one is told from
-    its ids, ``prompt`` included.
+    (``close_thinking_line`` where that was at the beginning of a line), and ``call_end`` a call. Whether a reply
+    ended inside one is told from its ids, ``prompt`` included. ``channels`` is there for models that write the heads
+    of their messages themselves, ``results`` where the template has a tool role. ``dated``: the opening names a day.
     """
 
     system_before: tuple[int, ...]
@@ -51,6 +48,19 @@ class Fragments:
     think_end: tuple[int, ...] = ()
     warnings: tuple[str, ...] = ()
     close_thinking_line: tuple[int, ...] = ()
+    call_start: tuple[int, ...] = ()
+    call_end: tuple[int, ...] = ()
+    channels: Channels | None = None
+    results: Results | None = None
+    dated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Texts that open and close a thinking block and a tool's call, as far as they are known of a model."""
+
+    think: tuple[str, str] | None = None
+    call: tuple[str, str] | None = None
 
 
 def derive(
@@ -60,7 +70,7 @@ def derive(
     eos_ids: frozenset[int],
     *,
     thinking: bool,
-    think: tuple[str, str] | None = None,
+    marks: Marks = Marks(),
 ) -> Fragments:
     """Cut ``template`` into fragments.
 
@@ -68,116 +78,68 @@ def derive(
         name: the model's name, for messages.
         eos_ids: ids at which the model stops by itself.
         thinking: whether replies begin by thinking, if the template knows the difference.
-        think: texts that open and close a thinking block, if the model has them.
+        marks: what the model's library knows of its marks; else the template is asked.
 
     Raises:
         TemplateError: some part differs between turns, or the template refuses a plain conversation; says which.
     """
-    before, after, system_first = _system(name, template, thinking)
-    text = template.render(_chat(system=system_first), generate=True, thinking=thinking)
-    gaps = _gaps(name, text, [s for pair in zip(_USERS, _REPLIES, strict=False) for s in pair] + [_USERS[3]])
-    heads, joints = gaps[0:6:2], gaps[1:6:2]
-    _same(name, "the head of a reply", heads)
-    after_reply = _same(name, "the end of a reply", joints)
-    prompt = text[text.index(_USERS[3]) + len(_USERS[3]) :]
-    _check_short_history(name, template, thinking, system_first, heads[0], after_reply, prompt)
+    probe, texts = cut(name, template, think=thinking, day=_A_DAY)
+    dated = _dated(probe, texts)
+    ids = codec.encode_fragment
+    channels = find_channels(codec, texts.prompt, texts.after_reply)
+    think, close = _thinking(probe, texts, marks.think, channels)
+    call = marks.call if marks.call is not None and all(marks.call) else ("", "")
+    after_reply = ids(texts.after_reply)
+    told = results.derive(probe, texts.after_reply, codec, eos_ids)
     warnings = []
-    after_ids = codec.encode_fragment(after_reply)
-    if not eos_ids.intersection(after_ids[:4]):
+    if not eos_ids.intersection(after_reply[:4]):
         warnings.append(f"{name} may stop at another token than its template writes after a reply.")
-    start, end = think or ("", "")
-    close = _thinking_close(template, system_first) or (f"\n{end}\n\n" if end else "")
+    if told is None:
+        warnings.append(f"{name} has no tool role that can be used; results of tools are told as text.")
     return Fragments(
-        system_before=tuple(codec.encode_fragment(before)),
-        system_after=tuple(codec.encode_fragment(after)),
-        prompt=tuple(codec.encode_fragment(prompt)),
-        after_reply=tuple(after_ids),
-        close_thinking=tuple(codec.encode_fragment(close)),
-        close_thinking_line=tuple(codec.encode_fragment(close.removeprefix("\n"))),
-        think_start=tuple(codec.encode_fragment(start)) if start else (),
-        think_end=tuple(codec.encode_fragment(end)) if end else (),
+        system_before=tuple(ids(texts.system_before)),
+        system_after=tuple(ids(texts.system_after)),
+        prompt=tuple(ids(texts.prompt)),
+        after_reply=tuple(after_reply),
+        close_thinking=tuple(ids(close)),
+        close_thinking_line=tuple(ids(close.removeprefix("\n"))),
+        think_start=tuple(ids(think[0])),
+        think_end=tuple(ids(think[1])),
+        call_start=tuple(ids(call[0])),
+        call_end=tuple(ids(call[1])),
         warnings=tuple(warnings),
+        channels=channels,
+        results=told,
+        dated=dated,
     )
 
 
-def _chat(turns: int = 3, *, system: bool) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "system", "content": _SYSTEM}] if system else []
-    for user, reply in zip(_USERS[:turns], _REPLIES, strict=False):
-        messages += [{"role": "user", "content": user}, {"role": "assistant", "content": reply}]
-    return [*messages, {"role": "user", "content": _USERS[turns]}]
+def opening(
+    name: str, template: Template, codec: Codec, *, thinking: bool, day: date
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """``system_before`` and ``system_after`` for a conversation that begins on ``day``. Raises TemplateError."""
+    _, texts = cut(name, template, think=thinking, day=day)
+    return tuple(codec.encode_fragment(texts.system_before)), tuple(codec.encode_fragment(texts.system_after))
 
 
-def _system(name: str, template: Template, thinking: bool) -> tuple[str, str, bool]:  # noqa: FBT001 - passed through
-    """Text before and after the system text, and whether the template takes a system message first.
-
-    A template that has no system role, or puts it elsewhere, gets the text at the head of the first user turn.
-    """
-    try:
-        text = template.render(_chat(system=True), generate=True, thinking=thinking)
-    except TemplateError:
-        text = ""
-    at, user = text.find(_SYSTEM), text.find(_USERS[0])
-    if 0 <= at < user and text.count(_SYSTEM) == 1:
-        return text[:at], text[at + len(_SYSTEM) : user], True
-    plain = template.render(_chat(system=False), generate=True, thinking=thinking)
-    if plain.count(_USERS[0]) != 1:
-        raise TemplateError(f"The chat template of {name} does not show a user's text once.")
-    return plain[: plain.index(_USERS[0])], "\n\n", False
+def _dated(probe: Probe, texts: Plain) -> bool:
+    """Whether the opening names the day. Raises TemplateError when another part does."""
+    other = plain(replace(probe, day=_OTHER_DAY))
+    if (other.prompt, other.after_reply) != (texts.prompt, texts.after_reply):
+        raise probe.refuse("writes the date into every turn")
+    return other != texts
 
 
-def _gaps(name: str, text: str, sentinels: Sequence[str]) -> list[str]:
-    """The texts between neighbouring sentinels."""
-    gaps, place = [], None
-    for sentinel in sentinels:
-        if text.count(sentinel) != 1:
-            raise TemplateError(f"The chat template of {name} shows a message {text.count(sentinel)} times.")
-        at = text.index(sentinel)
-        if place is not None:
-            if at < place:
-                raise TemplateError(f"The chat template of {name} puts messages into another order.")
-            gaps.append(text[place:at])
-        place = at + len(sentinel)
-    return gaps
-
-
-def _same(name: str, part: str, found: Sequence[str]) -> str:
-    first = found[0]
-    for other in found[1:]:
-        if other != first:
-            raise TemplateError(
-                f"The chat template of {name} cannot be cut into fixed parts: {part} differs between turns "
-                f"({first[-60:]!r} / {other[-60:]!r})."
-            )
-    if len(first) > FRAGMENT_CHARS_MAX:
-        raise TemplateError(f"The chat template of {name} writes {len(first)} characters as {part}.")
-    return first
-
-
-def _check_short_history(
-    name: str,
-    template: Template,
-    thinking: bool,  # noqa: FBT001 - passed through
-    system: bool,  # noqa: FBT001 - passed through
-    head: str,
-    after_reply: str,
-    prompt: str,
-) -> None:
-    """The same parts must come out of a conversation of another length."""
-    text = template.render(_chat(1, system=system), generate=True, thinking=thinking)
-    wanted = _USERS[0] + head + _REPLIES[0] + after_reply + _USERS[1] + prompt
-    if not text.endswith(wanted):
-        raise TemplateError(
-            f"The chat template of {name} cannot be cut into fixed parts: a short conversation is written otherwise."
-        )
-
-
-def _thinking_close(template: Template, system: bool) -> str:  # noqa: FBT001 - passed through
-    """What the template writes between the thinking and the answer of the newest reply; "" if it hides thinking."""
-    messages = _chat(1, system=system)[:-1]
-    messages[-1] = {**messages[-1], "reasoning_content": _THOUGHT}
-    try:
-        text = template.render(messages, generate=False, thinking=True)
-    except TemplateError:
-        return ""
-    at, answer = text.find(_THOUGHT), text.find(_REPLIES[0])
-    return text[at + len(_THOUGHT) : answer] if 0 <= at < answer else ""
+def _thinking(
+    probe: Probe, texts: Plain, known: tuple[str, str] | None, channels: Channels | None
+) -> tuple[tuple[str, str], str]:
+    """The marks of a thinking block, and the text that ends one."""
+    found: Thinking | None = thinking(probe, has_system=texts.has_system)
+    if isinstance(channels, Messages):
+        return ("", ""), ""  # thinking is a message of its own there
+    if found is None:
+        return (known, f"\n{known[1]}\n\n") if known else (("", ""), "")
+    if known is None:
+        first, last = _TAG_LAST.search(found.before), _TAG_FIRST.match(found.after)
+        known = (first[1], last[1]) if first and last else ("", "")
+    return known, found.after

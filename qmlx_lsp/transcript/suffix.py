@@ -5,21 +5,26 @@ never touched (prefix stability).
 
 The rules for a reply's end: the model samples the end token only; whatever the template writes after it belongs to
 the head of the next entry. A reply that was cut off gets its end token there as well; one that was cut off while
-thinking is closed first. Nothing is ever left half open: a question that was withdrawn before a reply began stays a
-question, and the next entry says so in one line.
+thinking, in a tool's call or in the head of a message is closed first. Nothing is ever left half open: a question
+that was withdrawn before a reply began stays a question, and the next entry says so in one line.
+
+Invariant: closing a reply adds ids behind it and changes none of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
+from qmlx_lsp.transcript.channels import Tags
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.transcript.fragments import Fragments
+from qmlx_lsp.transcript.results import named
 
 WITHDRAWN = "(The question above was withdrawn before it was answered.)\n"
+CUT_CALL = "(The tool call above was cut off and has not been run.)\n"
 
 
 class Place(Enum):
@@ -29,25 +34,41 @@ class Place(Enum):
     OPEN = auto()  # inside a user turn, at the beginning of a line
     ASKED = auto()  # inside a user turn, right behind a question
     REPLIED = auto()  # behind generated ids
+    TOLD = auto()  # behind a tool's result, for the model to go on from
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How the log ends. ``last`` is the last generated id and ``thinking`` whether the reply ended inside a
-    thinking block; both matter behind a reply only."""
+    """How the log ends. ``reply``: the last reply's ids, its header included, when the log ends with it."""
 
     place: Place = Place.START
-    last: int | None = None
-    thinking: bool = False
+    reply: tuple[int, ...] = ()
 
 
 class Renderer:
-    """Renders entries for one model: its fragments and its codec."""
+    """Renders entries for one model: its fragments and its codec.
 
-    def __init__(self, fragments: Fragments, codec: Codec, eos_ids: frozenset[int]) -> None:
+    ``opening``, for a template whose opening names the day, gives ``system_before`` and ``system_after`` of today; it
+    is asked when a system entry is rendered, once in the life of a log.
+    """
+
+    def __init__(
+        self,
+        fragments: Fragments,
+        codec: Codec,
+        eos_ids: frozenset[int],
+        opening: Callable[[], tuple[Sequence[int], Sequence[int]]] | None = None,
+    ) -> None:
         self.fragments = fragments
         self.codec = codec
         self._eos_ids = eos_ids
+        self._opening = opening or (lambda: (fragments.system_before, fragments.system_after))
+
+    @property
+    def spare_ids(self) -> frozenset[int]:
+        """Ids at which the model stops and which its template never writes behind a reply (``<|return|>`` of gpt-oss,
+        ``<|endoftext|>`` of Qwen): models are not trained to read them, so they had better not enter the log."""
+        return self._eos_ids.difference(self.fragments.after_reply)
 
     def suffix(self, tail: Tail, kind: Kind, text: str) -> list[int]:
         """Ids to append for an entry of ``kind`` with ``text``. Replies are not rendered: see ``reply_header``.
@@ -58,44 +79,95 @@ class Renderer:
         if kind is Kind.SYSTEM:
             if tail.place is not Place.START:
                 raise ValueError("the system entry stands first, once")
-            parts = self.fragments
-            return [*parts.system_before, *self.codec.encode_data(text), *parts.system_after]
+            before, after = self._opening()
+            return [*before, *self.codec.encode_data(text), *after]
         if kind is Kind.ASSISTANT or tail.place is Place.START:
             raise ValueError(f"a {kind} entry cannot be rendered behind {tail.place.name}")
         if kind is Kind.CONTEXT and (text[:1].isspace() or not text.endswith("\n")):
             raise ValueError("a context block begins with its header and ends with one line break")
         if tail.place is Place.REPLIED:
-            return [*self._closing(tail), *self.codec.encode_data(text)]
+            notice = CUT_CALL if self._cut_in_call(tail.reply) else ""
+            return [*self._closing(tail.reply, self.fragments.after_reply), *self.codec.encode_data(notice + text)]
+        if tail.place is Place.TOLD and self.fragments.results is not None:
+            return [*named(self.codec, self.fragments.results.question, ""), *self.codec.encode_data(text)]
         if tail.place is Place.ASKED:
             return self.codec.encode_data(f"\n\n{WITHDRAWN}{text}")
         return self.codec.encode_data(text)
 
+    def result(self, tail: Tail, tool: str, text: str) -> list[int]:
+        """Ids to append for what ``tool`` has returned to a call in the reply that the log ends with, or to another
+        call of the same reply.
+
+        Raises:
+            ValueError: the log does not end with a reply that could have called it.
+        """
+        parts = self.fragments.results
+        if tail.place not in (Place.REPLIED, Place.TOLD) or self._cut_in_call(tail.reply):
+            raise ValueError(f"nothing has called {tool} at {tail.place.name}")
+        if parts is None:
+            after = self._closing(tail.reply, self.fragments.after_reply) if tail.place is Place.REPLIED else []
+            return [*after, *self.codec.encode_data(f"Result of {tool}:\n{text.removesuffix(chr(10))}\n")]
+        before = named(self.codec, parts.first if tail.place is Place.REPLIED else parts.next, tool)
+        if tail.place is Place.REPLIED:
+            before = list(self._closing(tail.reply, before))
+        return [*before, *parts.encode(self.codec, text)]
+
     def reply_header(self, tail: Tail) -> list[int]:
         """Ids that close the user's turn and open the reply. Raises ValueError when nothing was asked."""
-        if tail.place is not Place.ASKED:
+        if tail.place is Place.TOLD and self.fragments.results is not None:
+            return named(self.codec, self.fragments.results.reply, "")
+        if tail.place not in (Place.ASKED, Place.TOLD):
             raise ValueError("a reply needs a question")
         return list(self.fragments.prompt)
 
     def after(self, tail: Tail, entry: Entry) -> Tail:
         """The tail behind ``entry``."""
         if entry.kind is Kind.ASSISTANT:
-            return Tail(Place.REPLIED, entry.ids[-1], self._ends_thinking(entry.ids))
-        return replace(Tail(), place=Place.ASKED if entry.kind is Kind.QUESTION else Place.OPEN)
+            return Tail(Place.REPLIED, entry.ids)
+        if entry.tool is not None:
+            return Tail(Place.TOLD)
+        return Tail(Place.ASKED if entry.kind is Kind.QUESTION else Place.OPEN)
 
-    def _closing(self, tail: Tail) -> Sequence[int]:
-        """What ends the reply and opens the user's turn, less what the model has said itself."""
-        after = self.fragments.after_reply
-        if tail.last in self._eos_ids and tail.last in after:
-            return after[after.index(tail.last) + 1 :]
-        if tail.thinking:
-            at_line = tail.last is not None and self.codec.token_bytes(tail.last).endswith(b"\n")
-            close = self.fragments.close_thinking_line if at_line else self.fragments.close_thinking
-            return (*close, *after)
-        return after
+    # --- the end of a reply ----------------------------------------------------------------------------------------
 
-    def _ends_thinking(self, ids: Sequence[int]) -> bool:
-        start, end = self.fragments.think_start, self.fragments.think_end
-        return bool(start) and bool(end) and _rfind(ids, start) > _rfind(ids, end)
+    def _closing(self, reply: Sequence[int], after: Sequence[int]) -> Sequence[int]:
+        """What ends ``reply`` and opens what follows it (``after``), less what the model has said itself."""
+        if reply[-1] in self._eos_ids and reply[-1] in after:
+            return after[after.index(reply[-1]) + 1 :]
+        parts = self.fragments
+        if parts.channels is not None:
+            closed = parts.channels.closing(reply, after)
+            if closed is not None or isinstance(parts.channels, Tags):
+                return closed or after
+        if said := self._said(reply, after):
+            return after[said:]
+        added: list[int] = []
+        if self._cut_in_call(reply):
+            added += parts.call_end
+        if self._inside(reply, parts.think_start, parts.think_end):
+            at_line = not added and self.codec.token_bytes(reply[-1]).endswith(b"\n")
+            added += parts.close_thinking_line if at_line else parts.close_thinking
+        return [*added, *after]
+
+    def _said(self, reply: Sequence[int], after: Sequence[int]) -> int:
+        """How many ids of ``after`` the reply ends with, a control token among them."""
+        for count in range(min(len(reply), len(after)), 0, -1):
+            begun = after[:count]
+            if tuple(reply[-count:]) == tuple(begun) and not self.codec.control_ids.isdisjoint(begun):
+                return count
+        return 0
+
+    def _cut_in_call(self, reply: Sequence[int]) -> bool:
+        return self._inside(reply, self.fragments.call_start, self.fragments.call_end)
+
+    def _inside(self, ids: Sequence[int], start: Sequence[int], end: Sequence[int]) -> bool:
+        """Whether ``ids`` end between the two marks, if there are such."""
+        if not start or not end:
+            return False
+        if any(self.codec.control_ids.isdisjoint(mark) for mark in (start, end)):  # plain text has many spellings
+            text = self.codec.decode(ids)
+            return text.rfind(self.codec.decode(start)) > text.rfind(self.codec.decode(end))
+        return _rfind(ids, start) > _rfind(ids, end)
 
 
 def _rfind(ids: Sequence[int], wanted: Sequence[int]) -> int:

@@ -135,6 +135,44 @@ def test_end_token_and_stop_are_read_before_the_reply_ends(name, by):
 
 
 @MODELS
+def test_end_token_that_must_not_be_read_leaves_no_trace(name):
+    """Its pass was queued before it was known; the state is put back to where it stood before."""
+    known = reply(name)
+    last = known[5]
+    count = known.index(last)
+    backend = tiny_models.backend(name)
+    state = backend.new_state()
+    seen: list[int] = []
+    outcome = run(backend, job(state, spare=frozenset({last})), on_token=seen.append)
+    assert (outcome.finish, outcome.ids, tuple(seen)) == (Finish.COMPLETE, known[:count], known[:count])
+    assert outcome.passes == 4 + 1 + count + 1
+    check_state_is(backend, state, name, [*PROMPT, *HEADER, *known[:count]])
+
+
+@MODELS
+def test_reply_that_is_an_end_token_alone_is_none(name):
+    backend = tiny_models.backend(name)
+    state = backend.new_state()
+    outcome = run(backend, job(state, spare=frozenset({reply(name)[0]})))
+    assert (outcome.finish, outcome.ids, outcome.header_read) == (Finish.COMPLETE, (), False)
+    check_state_is(backend, state, name, PROMPT)
+
+
+def test_windows_too_large_to_be_kept_in_every_step(monkeypatch):
+    """Then the end token is read and belongs to the reply."""
+    name = "gpt_oss"
+    known = reply(name)
+    count = known.index(known[5]) + 1
+    monkeypatch.setattr("qmlx_lsp.engine.mlx.backend.UNDO_BYTES_MAX", 0)
+    backend = tiny_models.backend(name)
+    state = backend.new_state()
+    how = {"spare": frozenset({known[5]}), "eos_ids": frozenset({known[5]})}
+    outcome = run(backend, job(state, **how))
+    assert (outcome.finish, outcome.ids) == (Finish.COMPLETE, known[:count])
+    check_state_is(backend, state, name, [*PROMPT, *HEADER, *known[:count]])
+
+
+@MODELS
 @pytest.mark.parametrize("chunks", [0, 1, pytest.param(3, marks=pytest.mark.slow), 4])
 def test_cancel_in_prefill_keeps_what_was_read(name, chunks):
     backend = tiny_models.backend(name)

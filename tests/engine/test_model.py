@@ -3,6 +3,7 @@
 import json
 import os
 import struct
+from datetime import date
 
 import huggingface_hub
 import mlx.core as mx
@@ -55,28 +56,27 @@ def test_whole_folder_is_loaded_and_described(tmp_path):
 
 
 def test_chat_template_of_the_folder(tmp_path):
-    _, info, _ = load(model_folder.write(tmp_path / "tiny"), tmp_path)
-    messages = [{"role": "user", "content": " <é> & 'x' "}]
-    text = info.template.render(messages, generate=True, thinking=False)
-    assert text == "<|im_start|>user\n <é> & 'x' <|im_end|>\n<|im_start|>assistant\n"
-
-
-def test_thinking_is_always_passed_to_the_template(tmp_path):
-    template = "{{ enable_thinking is defined }} {{ enable_thinking }}"
+    template = "{{ bos_token }}{{ messages[0].content }}"
     _, info, _ = load(model_folder.write(tmp_path / "tiny", template=template), tmp_path)
-    messages = [{"role": "user", "content": "x"}]
-    shown = [info.template.render(messages, generate=True, thinking=thinking) for thinking in (False, True)]
-    assert shown == ["True False", "True True"]
+    assert info.template == template
+    assert info.tokens["eos_token"] == "<|im_end|>"
 
 
-@pytest.mark.parametrize(
-    "template", ["{{ raise_exception('no such role') }}", "{{ messages[7].role }}", "{{ 1 + '' }}"]
-)
-def test_template_that_does_not_render_is_named(tmp_path, template):
-    folder = model_folder.write(tmp_path / "tiny", template=template)
+def test_chat_template_in_python(tmp_path):
+    """Some models' templates are code of mlx-lm; thinking is always passed on to them."""
+    folder = model_folder.write(tmp_path / "tiny")
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(config | {"chat_template_type": "deepseek_v32"}))
     _, info, _ = load(folder, tmp_path)
+    messages = [{"role": "user", "content": "x"}]
+    shown = [
+        info.template.render(messages, {"enable_thinking": thinking}, generate=True, day=date(2026, 1, 2))
+        for thinking in (False, True)
+    ]
+    assert [text.endswith(end) for text, end in zip(shown, ("</think>", "<think>"), strict=True)] == [True, True]
+    assert all("<｜User｜>x<｜Assistant｜>" in text for text in shown)
     with pytest.raises(TemplateError, match=f"The chat template of {folder} does not render a conversation: "):
-        info.template.render([{"role": "user", "content": "x"}], generate=True, thinking=False)
+        info.template.render([{"role": "nobody", "content": 1}], {}, generate=True, day=date(2026, 1, 2))
 
 
 @pytest.mark.parametrize("name", ["nonsense", "/no/such/folder", "./relative", "a/b/c", ""])

@@ -21,9 +21,10 @@ from hypothesis import given, settings
 
 from qmlx_lsp.engine.backend import Backend, ModelInfo, Report, Sampling
 from qmlx_lsp.engine.mlx.backend import MlxBackend
-from qmlx_lsp.engine.scripted import END_OF_TURN, ChatML, tokenizer_json
+from qmlx_lsp.engine.scripted import END_OF_TURN, tokenizer_json
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.transcript.entry import Kind
+from qmlx_lsp.transcript.families import FAMILIES
 from tests.support import tiny_models
 from tests.support.bench import Bench, Gate, quick
 
@@ -60,7 +61,7 @@ class RealBackend(MlxBackend):
         return ModelInfo(
             name=self.model, path="", fingerprint=self.model.encode().ljust(16), context_tokens=4_096, weight_bytes=0,
             eos_ids=frozenset({END_OF_TURN, 256}), needs_snapshot=needs, tokenizer_json=tokenizer_json(),
-            template=ChatML(),
+            template=FAMILIES["ChatML"][1],
         )  # fmt: skip
 
 

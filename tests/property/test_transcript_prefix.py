@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from qmlx_lsp.engine.scripted import CONTROL, END_OF_TURN, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Finish, Kind
-from qmlx_lsp.transcript.fragments import derive
+from qmlx_lsp.transcript.fragments import Marks, derive
 from qmlx_lsp.transcript.suffix import Place, Renderer
 from qmlx_lsp.transcript.tokens import TokenLog
 from qmlx_lsp.transcript.transcript import Transcript
@@ -15,7 +15,7 @@ from tests.support import templates
 CODEC = Codec("m", tokenizer_json())
 EOS = frozenset({END_OF_TURN, 256})
 RENDERERS = [
-    Renderer(derive("m", template, CODEC, EOS, thinking=True, think=("<think>", "</think>")), CODEC, EOS)
+    Renderer(derive("m", template, CODEC, EOS, thinking=True, marks=Marks(("<think>", "</think>"))), CODEC, EOS)
     for template in (templates.ChatMl(), templates.Thinking())
 ]
 TEXT = st.lists(st.text(st.characters(), max_size=12) | st.sampled_from(CONTROL), max_size=5).map("".join)
@@ -80,7 +80,7 @@ def test_turns_open_and_close_in_pairs(renderer, system, steps):
     for step in steps:
         apply(transcript, step)
         marks = turn_marks(transcript)
-        closed = transcript.tail.place is Place.REPLIED and transcript.tail.last == END_OF_TURN
+        closed = transcript.tail.place is Place.REPLIED and transcript.tail.reply[-1] == END_OF_TURN
         assert marks == "SE" * (len(marks) // 2) + ("" if closed else "S")
         replies = sum(entry.kind is Kind.ASSISTANT for entry in transcript.entries)
         assert CODEC.decode(transcript.log.ids()).count("<|im_start|>assistant\n") >= replies

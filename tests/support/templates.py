@@ -1,6 +1,7 @@
 """Chat templates as functions, with the traits of real ones."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import Any
 
 from qmlx_lsp.errors import TemplateError
@@ -8,10 +9,20 @@ from qmlx_lsp.errors import TemplateError
 Messages = Sequence[Mapping[str, Any]]
 
 
-class ChatMl:
+class Rendered:
+    """Renders as ``text`` says, given the variable that most templates have for thinking."""
+
+    def render(self, messages: Messages, variables: Mapping[str, Any], *, generate: bool, day: date) -> str:
+        return self.text(messages, generate=generate, thinking=bool(variables.get("enable_thinking")))
+
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        raise NotImplementedError
+
+
+class ChatMl(Rendered):
     """``<|im_start|>role\\ntext<|im_end|>\\n``."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         return "".join(map(self.one, messages)) + (self.head(thinking=thinking) if generate else "")
 
     def one(self, message: Mapping[str, Any]) -> str:
@@ -24,21 +35,21 @@ class ChatMl:
 class Thinking(ChatMl):
     """As Qwen3.5: the prompt opens a thinking block (or an empty one), history shows the newest reply's only."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         last = messages[-1]
         if not generate and "reasoning_content" in last:
             text = f"<think>\n{last['reasoning_content']}\n</think>\n\n{last['content']}"
             messages = [*messages[:-1], {"role": "assistant", "content": text}]
-        return super().render(messages, generate=generate, thinking=thinking)
+        return super().text(messages, generate=generate, thinking=thinking)
 
     def head(self, *, thinking: bool) -> str:
         return super().head(thinking=thinking) + ("<think>\n" if thinking else "<think>\n\n</think>\n\n")
 
 
-class Gemma:
+class Gemma(Rendered):
     """The system text stands in front of the first user's. Roles must alternate; text is trimmed."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         system = ""
         if messages[0]["role"] == "system":
             system, messages = messages[0]["content"] + "\n\n", messages[1:]
@@ -55,26 +66,26 @@ class Gemma:
 class NoSystem(Gemma):
     """As Gemma 2: refuses a system message."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         if messages[0]["role"] == "system":
             raise TemplateError("System role not supported.")
-        return super().render(messages, generate=generate, thinking=thinking)
+        return super().text(messages, generate=generate, thinking=thinking)
 
 
 class SystemLast(ChatMl):
     """As Mistral Nemo: the system text is moved into the last user turn."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         if messages[0]["role"] == "system":
             system, *messages = messages
             messages[-1] = {**messages[-1], "content": f"{system['content']}\n\n{messages[-1]['content']}"}
-        return super().render(messages, generate=generate, thinking=thinking)
+        return super().text(messages, generate=generate, thinking=thinking)
 
 
-class StopIsRole:
+class StopIsRole(Rendered):
     """As GLM: no end token, the model stops at the next role's."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         text = "".join(f"<|{m['role']}|>\n{m['content']}" for m in messages)
         return text + ("<|assistant|>\n" if generate else "")
 
@@ -82,7 +93,7 @@ class StopIsRole:
 class Counting(ChatMl):
     """Numbers its turns."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         text = "".join(
             f"<|im_start|>{m['role']} {at // 2}\n{m['content']}<|im_end|>\n" for at, m in enumerate(messages)
         )
@@ -107,8 +118,8 @@ class Hiding(ChatMl):
 class Backwards(ChatMl):
     """Newest first."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
-        return super().render(messages[::-1], generate=generate, thinking=thinking)
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        return super().text(messages[::-1], generate=generate, thinking=thinking)
 
 
 class Wordy(ChatMl):
@@ -124,13 +135,13 @@ class ShortIsOther(ChatMl):
     def head(self, *, thinking: bool) -> str:
         return "<|im_start|>assistant\n"
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
-        text = super().render(messages, generate=generate, thinking=thinking)
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+        text = super().text(messages, generate=generate, thinking=thinking)
         return text + "Hello! " if len(messages) < 5 else text
 
 
 class Refusing(ChatMl):
     """Cannot render at all."""
 
-    def render(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
+    def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         raise TemplateError("The chat template of m does not render a conversation: 'x' is undefined.")

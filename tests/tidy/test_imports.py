@@ -22,12 +22,12 @@ TABLE: dict[str, tuple[set[str], set[str]]] = {
     "settings": ({"errors"}, set()),
     "paths": ({"errors"}, {"platformdirs"}),
     "workspace": ({"errors", "workspace"}, set()),
-    "transcript": ({"errors", "transcript"}, {"tokenizers"}),
+    "transcript": ({"errors", "transcript"}, {"tokenizers", "jinja2"}),
     "storage": ({"errors", "state", "transcript", "storage"}, {"orjson", "xxhash", "safetensors"}),
     "engine": ({"errors", "state", "transcript", "engine"}, set()),
     "engine.mlx": (
         {"errors", "state", "engine", "engine.mlx"},
-        {"mlx", "mlx_lm", "numpy", "huggingface_hub", "jinja2", "tqdm", "safetensors"},
+        {"mlx", "mlx_lm", "numpy", "huggingface_hub", "tqdm", "safetensors"},
     ),
     "session": (
         {"", "errors", "state", "settings", "workspace", "transcript", "storage", "engine", "session"},

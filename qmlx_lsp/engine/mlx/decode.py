@@ -4,6 +4,9 @@ The same pipeline as mlx-lm's ``generate_step`` (0.32.2), with one difference fo
 of a reply is read in one pass, where ``generate_step`` always splits off the last token of its prompt. That is one
 pass less before every first token.
 
+An id that ends the reply and must not be read (``spare``) is known only when the pass over it has been queued: the
+caches are then put back to where they stood before that pass.
+
 Invariant: after ``k`` tokens have been yielded, the caches have read ``ids`` and those ``k`` tokens, whenever the
 iterator is closed; no further pass has been queued.
 """
@@ -26,8 +29,14 @@ def decode(
     ids: Sequence[int],
     sampler: Callable[[mx.array], mx.array],
     max_tokens: int,
+    spare: frozenset[int] = frozenset(),
+    mark: Callable[[], Callable[[], None]] | None = None,
 ) -> Generator[int, None, None]:
-    """Feed ``ids``, then yield up to ``max_tokens`` ids. ``sampler`` maps logprobs ``[1, V]`` to ids ``[1]``."""
+    """Feed ``ids``, then yield up to ``max_tokens`` ids. ``sampler`` maps logprobs ``[1, V]`` to ids ``[1]``.
+
+    ``mark()`` notes where the caches stand and returns what puts them back; with it, an id of ``spare`` ends the
+    generation without being yielded.
+    """
 
     def queued(tokens: mx.array) -> mx.array:
         with mx.stream(generation_stream):
@@ -38,8 +47,13 @@ def decode(
 
     token = queued(mx.array(list(ids)))
     for count in range(1, max_tokens + 1):
+        undo = mark() if mark is not None else None
         following = queued(token)
-        yield _int(token)
+        value = _int(token)
+        if undo is not None and value in spare:
+            undo()
+            return
+        yield value
         if count % CLEAR_EVERY_TOKENS == 0:
             mx.clear_cache()
         token = following

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -35,26 +36,41 @@ REFUSALS = (ValueError, KeyError, TypeError, OSError, RuntimeError, AttributeErr
 DEFAULT_CONTEXT_TOKENS = 4096
 
 
-class HubTemplate:
-    """The chat template of a loaded tokenizer. Only Python and Jinja; may be used on any thread."""
+class CodedTemplate:
+    """The chat template of a model whose tokenizer has it as Python code instead of Jinja. May be used on any
+    thread. Such code writes no date."""
 
     def __init__(self, name: str, tokenizer: Any) -> None:
         self._name = name
         self._tokenizer = tokenizer
 
-    def render(self, messages: Sequence[Mapping[str, Any]], *, generate: bool, thinking: bool) -> str:
-        from jinja2 import TemplateError as JinjaError
-
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any], *, generate: bool, day: date
+    ) -> str:
+        thinking = bool(variables.get("enable_thinking"))
         try:
-            # enable_thinking is always passed: left out, mlx-lm turns it on behind the template's back.
+            # enable_thinking is always passed: left out, mlx-lm turns it on.
             text = self._tokenizer.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=generate, enable_thinking=thinking
             )
-        except (JinjaError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except REFUSALS as error:
+            said = first_line(error)
             raise TemplateError(
-                f"The chat template of {self._name} does not render a conversation: {error}."
+                f"The chat template of {self._name} does not render a conversation: {said}"
             ) from error
         return str(text)
+
+
+def chat_template(name: str, tokenizer: Any) -> str | CodedTemplate | None:
+    """The source of a tokenizer's template, or what renders it; None when it has none."""
+    if tokenizer._chat_template is not None:
+        return CodedTemplate(name, tokenizer)
+    found = tokenizer._tokenizer.chat_template
+    if isinstance(found, dict):  # several by name
+        found = found.get("default") or next(iter(found.values()), None)
+    if isinstance(found, str):
+        return found
+    return CodedTemplate(name, tokenizer) if tokenizer.has_chat_template else None
 
 
 def check_folder(folder: Path, name: str) -> dict[str, Any]:
@@ -204,8 +220,10 @@ def describe(
         eos_ids=frozenset(int(i) for i in tokenizer.eos_token_ids),
         needs_snapshot=not unknown and any(adapter(cache).snapshot for cache in parts(caches).values()),
         tokenizer_json=backend_tokenizer.to_str(),
-        template=HubTemplate(name, tokenizer),
+        template=chat_template(name, tokenizer),
+        tokens={key: text for key, text in tokenizer._tokenizer.special_tokens_map.items() if isinstance(text, str)},
         think=(tokenizer.think_start, tokenizer.think_end) if tokenizer.has_thinking else None,
+        call=(tokenizer.tool_call_start, tokenizer.tool_call_end) if tokenizer.has_tool_calling else None,
         not_persisted=f"its cache class {', '.join(unknown)} is not supported" if unknown else None,
     )
 

@@ -50,6 +50,28 @@ def test_whole_reply():
     assert (outcome.prefill_ms, outcome.first_token_ms, outcome.decode_ms) == (1000.0, 2000.0, 1000.0)
 
 
+def test_end_token_that_is_spared_belongs_to_nothing():
+    backend, state = scripted()
+    outcome, _ = run(backend, state, spare=frozenset({END_OF_TURN}))
+    assert (outcome.finish, list(outcome.ids)) == (Finish.COMPLETE, REPLY[:-1])
+    assert backend.ids(state) == [*PROMPT, *HEADER, *REPLY[:-1]]
+
+
+def test_reply_as_long_as_it_may_be_was_not_ended_by_a_spared_token():
+    backend, state = scripted()
+    outcome, _ = run(backend, state, spare=frozenset({END_OF_TURN}), max_tokens=len(REPLY) - 1)
+    assert (outcome.finish, list(outcome.ids)) == (Finish.LENGTH, REPLY[:-1])
+
+
+def test_spared_token_alone_is_no_reply():
+    backend = ScriptedBackend([[END_OF_TURN]])
+    state = backend.new_state()
+    outcome, _ = run(backend, state, spare=frozenset({END_OF_TURN}))
+    assert (outcome.finish, outcome.ids, outcome.header_read) == (Finish.COMPLETE, (), False)
+    assert backend.ids(state) == PROMPT
+    assert outcome.position == len(PROMPT)
+
+
 @pytest.mark.parametrize("question", range(ALL_PASSES + 2))
 def test_cancel_at_every_place_it_is_asked_for(question):
     """``cancelled`` is asked before each chunk, after the last, and after each token but the end token."""

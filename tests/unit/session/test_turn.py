@@ -223,7 +223,7 @@ async def test_question_that_can_never_fit_is_one_line_and_leaves_no_trace(tmp_p
         assert (await b.ask("Next")).usage.live == len(before)
 
 
-async def test_changed_thinking_setting_opens_a_new_epoch_and_the_old_ids_stay(tmp_path: Path) -> None:
+async def test_thinking_is_turned_on_and_off_in_the_middle_of_a_conversation(tmp_path: Path) -> None:
     from tests.support.thinking import ThinkingBackend
 
     async with bench(tmp_path, make=ThinkingBackend) as b:
@@ -232,13 +232,24 @@ async def test_changed_thinking_setting_opens_a_new_epoch_and_the_old_ids_stay(t
         assert "<think>\n\n</think>" in text_of(old)
         b.settings = replace(b.settings, model=replace(b.settings.model, thinking=True))
         await b.restart()
-        await b.ask("B")
-        assert "<think>\n\n</think>" not in text_of(b.ids())
-        assert "A" not in [e.text for e in b.entries()]
-        b.settings = replace(b.settings, model=replace(b.settings.model, thinking=False))
+        usage = (await b.ask("B")).usage
+        assert b.ids()[: len(old)] == old
+        assert "<think>\n\n</think>" not in text_of(b.ids()[len(old) :])
+        assert (usage.restored, (await b.session()).conversation.epoch) == (len(old), 0)
+
+
+async def test_thinking_that_the_opening_names_belongs_to_the_conversation(tmp_path: Path) -> None:
+    """As SmolLM3, whose system message says which mode is on: under another one a new epoch begins."""
+    from tests.support.thinking import OpeningBackend
+
+    async with bench(tmp_path, make=OpeningBackend) as b:
+        await b.ask("A")
+        b.settings = replace(b.settings, model=replace(b.settings.model, thinking=True))
         await b.restart()
-        assert (await b.session()).conversation.epoch == 2
-        assert old  # earlier epochs are never written over
+        await b.ask("B")
+        assert text_of(b.ids()).startswith("<|im_start|>system\nThinking: on\n")
+        assert "A" not in [e.text for e in b.entries()]
+        assert (await b.session()).conversation.epoch == 1
 
 
 async def test_conversations_are_apart_and_answers_do_not_wait_for_each_others_turns(tmp_path: Path) -> None:

@@ -5,17 +5,17 @@ import pytest
 from qmlx_lsp.engine.scripted import END_OF_TURN, tokenizer_json
 from qmlx_lsp.errors import TemplateError
 from qmlx_lsp.transcript.encoder import Codec
-from qmlx_lsp.transcript.fragments import derive
+from qmlx_lsp.transcript.fragments import Marks, derive
 from tests.support import templates
 
 CODEC = Codec("m", tokenizer_json())
 EOS = frozenset({END_OF_TURN})
-THINK = ("<think>", "</think>")
+NONE, THINK = Marks(), ("<think>", "</think>")
 SYSTEM, USERS, REPLIES = "Be brief.", ["Hi", "More?", "And?"], ["Hello.", "Yes."]
 
 
-def cut(template, *, thinking: bool = False, think=None, eos=EOS):
-    return derive("m", template, CODEC, eos, thinking=thinking, think=think)
+def cut(template, *, thinking: bool = False, marks=NONE, eos=EOS):
+    return derive("m", template, CODEC, eos, thinking=thinking, marks=marks)
 
 
 def text(ids) -> str:
@@ -49,18 +49,18 @@ def test_chatml():
 
 @pytest.mark.parametrize("template", [templates.ChatMl(), templates.Gemma(), templates.StopIsRole()])
 def test_fragments_put_together_are_the_templates_own_rendering(template):
-    assert composed(cut(template)) == template.render(chat(SYSTEM), generate=True, thinking=False)
+    assert composed(cut(template)) == template.text(chat(SYSTEM), generate=True, thinking=False)
 
 
 @pytest.mark.parametrize("template", [templates.NoSystem(), templates.SystemLast()])
 def test_without_a_system_role_its_text_leads_the_first_question(template):
     messages = chat(None)
     messages[0] = {"role": "user", "content": f"{SYSTEM}\n\n{USERS[0]}"}
-    assert composed(cut(template)) == template.render(messages, generate=True, thinking=False)
+    assert composed(cut(template)) == template.text(messages, generate=True, thinking=False)
 
 
 def test_thinking_prompt():
-    fragments = cut(templates.Thinking(), thinking=True, think=THINK)
+    fragments = cut(templates.Thinking(), thinking=True, marks=Marks(THINK))
     assert text(fragments.prompt).endswith("<|im_start|>assistant\n<think>\n")
     assert text(fragments.close_thinking) == "\n</think>\n\n"
     assert text(fragments.close_thinking_line) == "</think>\n\n"
@@ -68,12 +68,12 @@ def test_thinking_prompt():
 
 
 def test_no_thinking_prompt():
-    fragments = cut(templates.Thinking(), thinking=False, think=THINK)
+    fragments = cut(templates.Thinking(), thinking=False, marks=Marks(THINK))
     assert text(fragments.prompt).endswith("<think>\n\n</think>\n\n")
 
 
 def test_thinking_that_history_hides_is_closed_all_the_same():
-    fragments = cut(templates.ChatMl(), thinking=True, think=THINK)
+    fragments = cut(templates.ChatMl(), thinking=True, marks=Marks(THINK))
     assert text(fragments.close_thinking) == "\n</think>\n\n"
 
 

@@ -5,7 +5,7 @@ import pytest
 from qmlx_lsp.engine.scripted import END_OF_TURN, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
-from qmlx_lsp.transcript.fragments import Fragments, derive
+from qmlx_lsp.transcript.fragments import Fragments, Marks, derive
 from qmlx_lsp.transcript.suffix import Place, Renderer, Tail
 from qmlx_lsp.transcript.transcript import Transcript
 from tests.support import templates
@@ -18,7 +18,7 @@ THINK = ("<think>", "</think>")
 
 def renderer(*, thinking: bool = False) -> Renderer:
     template = templates.Thinking() if thinking else templates.ChatMl()
-    return Renderer(derive("m", template, CODEC, EOS, thinking=thinking, think=THINK), CODEC, EOS)
+    return Renderer(derive("m", template, CODEC, EOS, thinking=thinking, marks=Marks(THINK)), CODEC, EOS)
 
 
 def asked(*, thinking: bool = False) -> Transcript:
@@ -42,7 +42,7 @@ def test_whole_conversation_is_the_templates_rendering():
         {"role": "system", "content": "S"}, {"role": "user", "content": "q"},
         {"role": "assistant", "content": "a"}, {"role": "user", "content": "File x:\n1\nwhy?"},
     ]  # fmt: skip
-    want = templates.ChatMl().render(messages, generate=True, thinking=False)
+    want = templates.ChatMl().text(messages, generate=True, thinking=False)
     assert [*transcript.log.ids(), *transcript.reply_header()] == CODEC.encode_fragment(want)
 
 
@@ -91,8 +91,8 @@ def test_text_before_the_stop_is_written_only_when_the_model_did_not_stop():
     """As Apriel: a line break stands before the end token."""
     after = tuple(CODEC.encode_fragment("\n<|im_end|>\n<|im_start|>user\n"))
     made = Renderer(Fragments((257,), (10,), (258, 10), after), CODEC, EOS)
-    sampled = made.suffix(Tail(Place.REPLIED, END_OF_TURN), Kind.QUESTION, "n")
-    cancelled = made.suffix(Tail(Place.REPLIED, 97), Kind.QUESTION, "n")
+    sampled = made.suffix(Tail(Place.REPLIED, (97, END_OF_TURN)), Kind.QUESTION, "n")
+    cancelled = made.suffix(Tail(Place.REPLIED, (97,)), Kind.QUESTION, "n")
     assert CODEC.decode(sampled) == "\n<|im_start|>user\nn"
     assert CODEC.decode(cancelled) == "\n<|im_end|>\n<|im_start|>user\nn"
 
@@ -101,8 +101,8 @@ def test_stop_that_is_the_next_role():
     """As GLM: the model stops by writing the next role's token; a tool's role is not the user's."""
     user, tool = 258, 256
     made = Renderer(Fragments((257,), (10,), (257, 10), (user, 10)), CODEC, frozenset({user, tool}))
-    assert made.suffix(Tail(Place.REPLIED, user), Kind.QUESTION, "n") == [10, 110]
-    assert made.suffix(Tail(Place.REPLIED, tool), Kind.QUESTION, "n") == [user, 10, 110]
+    assert made.suffix(Tail(Place.REPLIED, (97, user)), Kind.QUESTION, "n") == [10, 110]
+    assert made.suffix(Tail(Place.REPLIED, (97, tool)), Kind.QUESTION, "n") == [user, 10, 110]
 
 
 def test_token_that_stands_in_the_fragment_but_stops_nothing_is_no_end():

@@ -1,0 +1,131 @@
+"""Replies made of messages or tags whose heads the model writes itself, and how one that was cut in a head is closed.
+
+Two grammars are in use. *Messages* (Harmony of gpt-oss, Solar, Muse): ``START role … BODY text END``; the prompt ends
+in the middle of a head, and a reply may hold several messages. *Tags* (Kimi K3): ``OPEN name … SEP`` and
+``CLOSE name SEP``, nested.
+
+Invariant: what is added only completes what the model has begun; nothing is taken away, and no call becomes whole
+that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from qmlx_lsp.transcript.encoder import Codec
+
+_CHANNEL, _QUIET = "<|channel|>", "analysis"
+_OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
+_TEXT_TAG = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Ids of the grammar of messages. ``bodies`` end a head, ``body`` is the one to end it with. ``role`` stands in
+    the head of every reply. ``channel`` must be followed by a name, for which ``quiet`` will do; None where there are
+    no channels."""
+
+    start: int
+    body: int
+    bodies: frozenset[int]
+    role: tuple[int, ...]
+    channel: int | None
+    quiet: tuple[int, ...]
+
+    def closing(self, reply: Sequence[int], after: Sequence[int]) -> list[int] | None:
+        """What must follow ``reply`` (its header included), which was cut off, up to the next user's text; None when
+        it was not cut in a head. ``after`` follows a reply that was cut in its text."""
+        start = _last(reply, {self.start})
+        if start < 0 or _last(reply, self.bodies) > start:
+            return None
+        head = reply[start + 1 :]
+        added = list(self.role) if not head else []
+        if self.channel is not None and (self.channel not in head or head[-1] == self.channel):
+            added += self.quiet if head and head[-1] == self.channel else [self.channel, *self.quiet]
+        return [*added, self.body, *after]
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """Ids of the grammar of tags."""
+
+    open: int
+    close: int
+    sep: int
+    codec: Codec = field(repr=False, compare=False)
+
+    def closing(self, reply: Sequence[int], after: Sequence[int]) -> list[int] | None:
+        """As ``Messages.closing``; here any reply may need it, whose tags are not those that ``after`` closes."""
+        stack, half, name = self._read(reply)
+        closes = self._closes(after)
+        added: list[int] = []
+        if half == self.open:
+            stack.append(name.split(" ")[0] or _TEXT_TAG)
+            added += [*([] if name else self.codec.encode_data(_TEXT_TAG)), self.sep]
+        elif half == self.close:
+            whole = stack.pop() if stack else name
+            added += [*self.codec.encode_data(whole.removeprefix(name)), self.sep]
+        names = [closed for closed, _ in closes]
+        while stack and stack[-1] not in names:
+            added += [self.close, *self.codec.encode_data(stack.pop()), self.sep]
+        rest = next((at for closed, at in closes if stack and closed == stack[-1]), self._behind(after, closes))
+        return [*added, *after[rest:]] if added or rest else None
+
+    def _read(self, ids: Sequence[int]) -> tuple[list[str], int | None, str]:
+        """The tags that are open behind ``ids``; and if that is inside a tag, which kind, and its text so far."""
+        stack: list[str] = []
+        kind: int | None = None
+        text: list[int] = []
+        for token in ids:
+            if token in (self.open, self.close):
+                kind, text = token, []
+            elif token == self.sep and kind is not None:
+                if kind == self.open:
+                    stack.append(self.codec.decode(text).split(" ")[0])
+                elif stack:
+                    stack.pop()
+                kind = None
+            else:
+                text.append(token)
+        return stack, kind, self.codec.decode(text) if kind is not None else ""
+
+    def _closes(self, after: Sequence[int]) -> list[tuple[str, int]]:
+        """Names of the tags that ``after`` closes at its head, each with the place where that begins."""
+        closes: list[tuple[str, int]] = []
+        at = 0
+        while at < len(after) and after[at] == self.close:
+            end = list(after).index(self.sep, at)
+            closes.append((self.codec.decode(after[at + 1 : end]), at))
+            at = end + 1
+        return closes
+
+    def _behind(self, after: Sequence[int], closes: Sequence[tuple[str, int]]) -> int:
+        return list(after).index(self.sep, closes[-1][1]) + 1 if closes else 0
+
+
+Channels = Messages | Tags
+
+
+def find_channels(codec: Codec, prompt: str, after_reply: str) -> Channels | None:
+    """The grammar of a model whose template writes ``prompt`` and ``after_reply``; None for all but a few."""
+    marks = [codec.control(text) for text in (_OPEN, _CLOSE, _SEP)]
+    if all(mark is not None for mark in marks) and _OPEN in prompt:
+        open_, close, sep = (mark for mark in marks if mark is not None)
+        return Tags(open_, close, sep, codec)
+    head, after = codec.encode_fragment(prompt), codec.encode_fragment(after_reply)
+    marked = [at for at, token in enumerate(after) if token in codec.control_ids]
+    if len(marked) < 3 or marked[-1] != len(after) - 1 or marked[-2] == len(after) - 2:
+        return None
+    start, body = after[marked[-2]], after[-1]
+    begun = _last(head, codec.control_ids)
+    if head[begun] != start or begun == len(head) - 1:
+        return None  # the prompt ends behind the head, as most do
+    channel = codec.control(_CHANNEL)
+    bodies = frozenset({body}) if channel is not None else codec.control_ids - {start, after[marked[0]]}
+    quiet = tuple(codec.encode_data(_QUIET))
+    return Messages(start, body, bodies, tuple(head[begun + 1 :]), channel, quiet)
+
+
+def _last(ids: Sequence[int], wanted: Collection[int]) -> int:
+    return next((at for at in range(len(ids) - 1, -1, -1) if ids[at] in wanted), -1)
