@@ -60,6 +60,9 @@ class Codec:
         if not self._byte_level:  # runs of the word mark are what the model writes for runs of spaces
             self._texts |= {i: self._texts[i].replace(_WORD_MARK, " ") for i in kept}
         self._bytes: dict[int, bytes] = {}
+        # Where ``▁`` stands for a space, the character itself has no token of its own, but its bytes may have.
+        marks = [self._plain.token_to_id(f"<0x{byte:02X}>") for byte in _WORD_MARK.encode()]
+        self._word_mark = [] if self._byte_level or None in marks else [mark for mark in marks if mark is not None]
         self._check_control()
 
     def control(self, text: str) -> int | None:
@@ -103,6 +106,11 @@ class Codec:
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
 
     def _encode(self, text: str) -> list[int]:
+        if self._word_mark and _WORD_MARK in text:
+            ids: list[int] = []
+            for at, piece in enumerate(text.split(_WORD_MARK)):
+                ids += [*(self._word_mark if at else ()), *self._encode(piece)]
+            return ids
         return list(self._data.encode(text, add_special_tokens=False).ids)
 
     def _find_bytes(self, token: int) -> bytes:
