@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # The part of the tests that a contributor runs all the time.
-QUICK := not slow and not model
+QUICK := not slow and not model and not corpus
 
 .PHONY: demo test check lint format bench clean
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from qmlx_lsp.transcript import results
-from qmlx_lsp.transcript.channels import Channels, Messages, find_channels
+from qmlx_lsp.transcript.channels import Channels, find_channels
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.probes import Plain, Probe, Thinking, cut, plain, thinking
 from qmlx_lsp.transcript.results import Results
@@ -90,7 +90,7 @@ def derive(
     think, close = _thinking(probe, texts, marks.think, channels)
     call = marks.call if marks.call is not None and all(marks.call) else ("", "")
     after_reply = ids(texts.after_reply)
-    told = results.derive(probe, texts.after_reply, codec, eos_ids)
+    told = results.derive(probe, texts, codec, eos_ids)
     warnings = []
     if not eos_ids.intersection(after_reply[:4]):
         warnings.append(f"{name} may stop at another token than its template writes after a reply.")
@@ -135,8 +135,8 @@ def _thinking(
 ) -> tuple[tuple[str, str], str]:
     """The marks of a thinking block, and the text that ends one."""
     found: Thinking | None = thinking(probe, has_system=texts.has_system)
-    if isinstance(channels, Messages):
-        return ("", ""), ""  # thinking is a message of its own there
+    if channels is not None:
+        return ("", ""), ""  # thinking is a message or a tag like any other there
     if found is None:
         return (known, f"\n{known[1]}\n\n") if known else (("", ""), "")
     if known is None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from qmlx_lsp.errors import TemplateError
 from qmlx_lsp.transcript.encoder import Codec
-from qmlx_lsp.transcript.probes import REPLIES, USERS, Probe, reply, user
+from qmlx_lsp.transcript.probes import REPLIES, USERS, Plain, Probe, chat, reply, user
 
 _RESULTS = ("Xres1Z", "Xres2Z", "Xres3Z")
 _NAME, _VALUE = "Xnam0Z", "Xval0Z"
@@ -61,15 +61,16 @@ class _Texts:
     as_json: bool
 
 
-def derive(probe: Probe, after_reply: str, codec: Codec, eos_ids: frozenset[int]) -> Results | None:
-    """The parts of ``probe``'s template; None when results have to be told as text. ``after_reply``: what closes a
-    reply and opens a user's turn."""
-    ways = [_Calls(probe, arguments) for arguments in ({_VALUE: _VALUE}, json.dumps({_VALUE: _VALUE}))]
+def derive(probe: Probe, plain: Plain, codec: Codec, eos_ids: frozenset[int]) -> Results | None:
+    """The parts of ``probe``'s template, a chat of which is cut into ``plain``; None when results have to be told as
+    text."""
+    forms = ({_VALUE: _VALUE}, json.dumps({_VALUE: _VALUE}))
+    ways = [_Calls(probe, plain, arguments) for arguments in forms]
     if not any(calls.renders() for calls in ways):
-        ways = [_Calls(probe, None)]
+        ways = [_Calls(probe, plain, None)]
     for calls in ways:
         try:
-            texts = _cut(calls, after_reply, codec, eos_ids)
+            texts = _cut(calls, codec, eos_ids)
         except TemplateError:
             continue
         return Results(
@@ -95,8 +96,10 @@ class _Calls:
     """Renders chats with calls, whose ``arguments`` are a mapping or, for some templates, JSON. None: the template
     does not render calls, and a plain reply stands for what the model writes in its text."""
 
-    def __init__(self, probe: Probe, arguments: Mapping[str, str] | str | None) -> None:
+    def __init__(self, probe: Probe, plain: Plain, arguments: Mapping[str, str] | str | None) -> None:
         self.probe = probe
+        self.after_reply = plain.after_reply
+        self._begun = chat(0, system=plain.has_system)
         self.shown = arguments is not None
         self._arguments = arguments
 
@@ -118,10 +121,10 @@ class _Calls:
             {"role": "tool", "content": text, "name": _NAME, "tool_call_id": id_}
             for text, id_ in zip(results, _IDS, strict=False)
         ]
-        return self.probe.render([user(USERS[0]), asked, *told, *then])
+        return self.probe.render([*self._begun, asked, *told, *then])
 
 
-def _cut(calls: _Calls, after_reply: str, codec: Codec, eos_ids: frozenset[int]) -> _Texts:
+def _cut(calls: _Calls, codec: Codec, eos_ids: frozenset[int]) -> _Texts:
     """Raises TemplateError when some part is missing, or not the same everywhere."""
     probe = calls.probe
     called = calls.render(calls.calling(1), _RESULTS[:1])
@@ -133,8 +136,8 @@ def _cut(calls: _Calls, after_reply: str, codec: Codec, eos_ids: frozenset[int])
     # Behind results, a reply and its end are those of any other turn.
     later = calls.render(calls.calling(1), _RESULTS[:1], reply(REPLIES[0]), user(USERS[1]))
     _, end, _ = probe.gaps(later, (_RESULTS[0], REPLIES[0], USERS[1]))
-    probe.same("the end of a reply", [after_reply, end])
-    question = _question(calls) or answer + after_reply
+    probe.same("the end of a reply", [calls.after_reply, end])
+    question = _question(calls) or answer + calls.after_reply
     if any("callaaaa" in part for part in (first, next_, answer, question)):
         raise probe.refuse("numbers its tool calls")
     return _Texts(first, next_, answer, question, _as_json(calls))

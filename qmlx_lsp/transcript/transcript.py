@@ -53,6 +53,15 @@ class Transcript:
             tail, start = self._renderer.after(tail, entry), entry.end
         return entries
 
+    def result(self, tool: str, text: str) -> Entry:
+        """The entry for what ``tool`` has returned to a call in the last reply. Changes nothing.
+
+        Raises:
+            ValueError: the log does not end with a reply that could have called it.
+        """
+        ids = tuple(self._renderer.result(self._tail, tool, text))
+        return Entry(Kind.CONTEXT, text, ids, len(self.log), tool=tool)
+
     def reply_header(self) -> list[int]:
         return self._renderer.reply_header(self._tail)
 
