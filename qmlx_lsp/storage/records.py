@@ -73,6 +73,20 @@ def unpack(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
+class NothingYet(StoreError):
+    """There is no log to be read, or one that is just being made."""
+
+
+def as_int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def as_bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
 class Database:
     """One connection under one lock, for any thread.
 
@@ -99,12 +113,16 @@ class Database:
                     self.close()
 
     def _open_to_read(self) -> None:
-        if not self.path.exists():
-            raise StoreError(f"there is no conversation log at {self.path} yet: ask something first")
-        if self._version() < SCHEMA_VERSION:  # nobody has written since the update
-            Database(self.path, read_only=False).close()
+        version = self._version() if self.path.exists() else 0
+        if version == 0:
+            raise NothingYet(f"there is no conversation log at {self.path} yet: ask something first")
+        if version < SCHEMA_VERSION:  # nobody has written since the update
+            try:
+                Database(self.path, read_only=False).close()
+            except StoreError:
+                if self._version() < SCHEMA_VERSION:  # else a daemon that begins has been faster
+                    raise
         self._connection = self._connect("ro")
-        self._version()
 
     def _open_to_write(self) -> None:
         OsFiles().mkdir(self.path.parent)
