@@ -36,6 +36,7 @@ def follow(
         while True:
             if (file := _file(path)) is not None:
                 _follow_file(path, file, follower, pause)
+                follower.begin_again()
             pause()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nothing more can be said on it
@@ -74,6 +75,10 @@ class Follower:
         self._conversation: int | None = None
         self._last: Told | None = None
         self._growing: Told | None = None
+
+    def begin_again(self) -> None:
+        """The database is another one from now on."""
+        self._conversation = self._last = None
 
     def look(self, history: History) -> None:
         conversation = history.find(self._root)
