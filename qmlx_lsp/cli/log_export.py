@@ -23,7 +23,7 @@ from qmlx_lsp.storage.history import Epoch, Told
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 
 SUMMARY_MAX = 60  # characters of a block without a path that stand in its summary
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_FENCE = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 _HTML = re.compile(r" {0,3}<[A-Za-z/!?]")
 _ENDS = {
     Finish.CANCELLED: "The reply was cancelled here.",
@@ -53,7 +53,7 @@ def export(target: str, root: str, epochs: Sequence[Epoch], entries: Sequence[To
         publish(OsFiles(), file.parent, file.name, [data])
     except OSError as error:
         raise QuestionError(f"{file} cannot be written ({error.strerror}): give another file.") from error
-    print(f"Wrote {len(entries):,} entries to {file}.", file=sys.stderr)
+    print(f"qmlx-lsp: wrote {len(entries):,} entries to {file}.", file=sys.stderr)
 
 
 def markdown(root: str, epochs: Sequence[Epoch], entries: Sequence[Told]) -> Iterator[str]:
@@ -111,22 +111,27 @@ def _reply(entry: Entry) -> Iterator[str]:
 
 
 def _verbatim(text: str) -> Iterator[str]:
-    """Markdown as it is, without consequences for what follows."""
+    """Markdown as it is, without consequences for what follows; in a fence where that is not certain."""
     lines = visible(text).strip("\n").split("\n")
-    fence = ""
+    fence, indent = "", 0
     for line in lines:
         match = _FENCE.match(line)
         if fence:
-            if match and match[1].startswith(fence) and not match[2].strip():
+            if line.strip() and len(line) - len(line.lstrip(" ")) < indent:
+                break  # within an item of a list the fence has ended here, elsewhere it has not
+            if match and match[2].startswith(fence) and not match[3].strip():
                 fence = ""
-        elif match and not (match[1][0] == "`" and "`" in match[2]):
-            fence = match[1]
+        elif match and not (match[2][0] == "`" and "`" in match[3]):
+            fence, indent = match[2], len(match[1])
         elif _HTML.match(line):
-            yield from _fenced(text)
+            break
+    else:
+        if not (fence and indent):
+            yield from lines
+            if fence:
+                yield fence
             return
-    yield from lines
-    if fence:
-        yield fence
+    yield from _fenced(text)
 
 
 def _fenced(text: str) -> Iterator[str]:

@@ -89,6 +89,9 @@ def test_a_reply_that_is_being_written(writer: Writer) -> None:
         ("~~~\n```\n~~~", ["~~~", "```", "~~~"]),
         ("```\n<b>\n```", ["```", "<b>", "```"]),
         ("```not `a` fence", ["```not `a` fence"]),
+        ("1. a\n   ```\n   x\n   ```\n2. b", ["1. a", "   ```", "   x", "   ```", "2. b"]),
+        ("1. a\n   ```\n   x", ["````text", "1. a", "   ```", "   x", "````"]),
+        ("- a\n  ```\nb\n```", ["````text", "- a", "  ```", "b", "```", "````"]),
         ("<!-- a comment", ["```text", "<!-- a comment", "```"]),
         ("a\n  <details>\n```", ["````text", "a", "  <details>", "```", "````"]),
         ("a < b and List<str>", ["a < b and List<str>"]),
@@ -148,7 +151,7 @@ def test_the_file_is_private_and_whole(writer: Writer, tmp_path: Path, capsys: p
     assert (folder / "log.md").read_text(encoding="utf-8").splitlines() == page(writer)
     assert stat.S_IMODE((folder / "log.md").stat().st_mode) == 0o600
     assert os.listdir(folder) == ["log.md"]
-    assert capsys.readouterr() == ("", f"Wrote 1 entries to {folder / 'log.md'}.\n")
+    assert capsys.readouterr() == ("", f"qmlx-lsp: wrote 1 entries to {folder / 'log.md'}.\n")
     _export(writer, "-")
     assert capsys.readouterr().out.splitlines() == page(writer)
 

@@ -120,6 +120,10 @@ def test_version_1_is_brought_forward_with_all_it_held(path: Path) -> None:
     assert _version(path) == 2
 
 
+def test_there_is_a_test_from_every_earlier_version() -> None:
+    assert records.SCHEMA_VERSION == 2, "a literal database of the version before belongs into this module"
+
+
 def test_what_was_brought_forward_goes_on(path: Path) -> None:
     log = _open(path)
     log.recover()
