@@ -56,7 +56,7 @@ class CheckpointStore:
         free_floor_bytes: int,
         clock: Callable[[], float],
     ) -> None:
-        self.folder = folder
+        self._folder = folder
         self._quota = quota_bytes
         self._clock = clock
         self._files = files or OsFiles()
@@ -69,7 +69,7 @@ class CheckpointStore:
 
     def _useless(self, error: Exception) -> str:
         why = reason_of(error) if isinstance(error, OSError) else str(error)
-        return f"the checkpoint store {self.folder} cannot be used ({why}): make the folder writable or move it"
+        return f"the checkpoint store {self._folder} cannot be used ({why}): make the folder writable or move it"
 
     def close(self) -> None:
         """Close the index. Open checkpoints can still be read; nothing else works afterwards."""
@@ -191,10 +191,10 @@ class CheckpointStore:
                 self._catalog.settle(every_size=False)
                 return change()
         except OSError as error:
-            message = f"checkpoints cannot be written to {self.folder}: {reason_of(error)}"
+            message = f"checkpoints cannot be written to {self._folder}: {reason_of(error)}"
             raise StoreError(f"{message}; free some space or check the folder") from error
         except sqlite3.Error as error:
-            raise StoreError(f"the checkpoint index in {self.folder} cannot be written: {error}") from error
+            raise StoreError(f"the checkpoint index in {self._folder} cannot be written: {error}") from error
 
     def stats(self) -> dict[str, int]:
         """``bytes`` on disk (all but the index), ``index_bytes``, ``quota_bytes``, number of ``segments`` and
@@ -216,6 +216,10 @@ class CheckpointStore:
             "snapshots": snapshots,
             "quarantined": self._catalog.shelf.set_aside,
         }
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
 
     @property
     def catalog(self) -> Catalog:
