@@ -16,9 +16,11 @@ from sqlite3 import Connection
 
 import orjson
 
+from qmlx_lsp.errors import StoreError
 from qmlx_lsp.storage import erasing
 from qmlx_lsp.storage.records import (
     ENTRY_COLUMNS,
+    FORGOTTEN,
     Database,
     as_bytes,
     as_int,
@@ -124,11 +126,14 @@ class ConversationLog:
         carried = sum(len(entry.ids) for entry in opening)
         with self._database.transaction() as run:
             query = "UPDATE conversation SET epoch = epoch + 1 WHERE id = ? RETURNING epoch"
-            (epoch,) = run.execute(query, (conversation.id,)).fetchone()
+            found = run.execute(query, (conversation.id,)).fetchone()
+            if found is None:
+                raise StoreError(FORGOTTEN)
+            epoch = as_int(found[0])
             values = (conversation.id, epoch, identity, self._clock(), carried, why)
             run.execute("INSERT INTO epoch VALUES (?, ?, ?, ?, ?, ?)", values)
             run.execute("DELETE FROM told WHERE conversation = ?", (conversation.id,))
-            begun = replace(conversation, epoch=as_int(epoch), identity=identity, opening=carried)
+            begun = replace(conversation, epoch=epoch, identity=identity, opening=carried)
             self._add(run, begun, opening)
             self._note(run, begun, told or {})
         return begun

@@ -62,6 +62,7 @@ ALTER TABLE entry ADD COLUMN tool BLOB;
 """
 MIGRATIONS = (_FIRST, _SECOND)
 SCHEMA_VERSION = len(MIGRATIONS)
+FORGOTTEN = "this conversation has been forgotten meanwhile: ask again"
 _TABLES = {"conversation", "epoch", "entry", "turn", "told"}  # which every version has
 
 
@@ -176,6 +177,9 @@ class Database:
         except sqlite3.OperationalError as error:
             message = f"the conversation log {self.path} cannot be used ({error})"
             raise StoreError(f"{message}: check space and permissions of {self.path.parent}") from error
+        except sqlite3.IntegrityError as error:
+            forgotten = "FOREIGN KEY" in str(error)
+            raise (StoreError(FORGOTTEN) if forgotten else self.corrupt(str(error))) from error
         except sqlite3.DatabaseError as error:
             raise self.corrupt(str(error)) from error
         except OSError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from qmlx_lsp.errors import StoreError
 from qmlx_lsp.storage import forgetting, survey, upkeep
 from qmlx_lsp.storage.conversations import Conversation, ConversationLog
 from qmlx_lsp.storage.erasing import Held
@@ -102,6 +103,22 @@ def test_a_follower_between_two_looks_is_no_hindrance(log: ConversationLog, path
     assert log.erase(gone)
     assert history.find("/gone") is None
     history.close()
+
+
+def test_who_still_holds_a_forgotten_conversation_is_told_and_brings_nothing_back(log: ConversationLog) -> None:
+    gone = _talk(log, "/gone", CANARY, SECRET_IDS)
+    log.erase(gone)
+    entry = Entry(Kind.QUESTION, CANARY, SECRET_IDS, 0)
+    for write in (
+        lambda: log.append(gone, [entry], {}),
+        lambda: log.append(gone, [], {"a.py": CANARY}),
+        lambda: log.begin_reply(gone, Entry(Kind.ASSISTANT, "", HEADER, 0, Finish.OPEN)),
+        lambda: log.new_epoch(gone, "identity", why="full", opening=[entry]),
+    ):
+        with pytest.raises(StoreError, match="forgotten"):
+            write()
+    assert log.roots() == []
+    assert log.held("/gone") is None
 
 
 # --- checkpoints ----------------------------------------------------------------------------------------------------
