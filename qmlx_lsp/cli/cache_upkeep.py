@@ -139,7 +139,7 @@ def forget(given: argparse.Namespace) -> int:
     files, total = (sum(some) for some in zip(*going, strict=True))
     of = "all conversations" if given.all else paths.project(given.root)
     if files and not given.dry_run:
-        _confirm(f"Delete {files:,} checkpoint files ({size(total)}) of {of}?", yes=given.yes)
+        confirm(f"Delete {files:,} checkpoint files ({size(total)}) of {of}?", yes=given.yes)
         with bar() as shown, upkeep.opened(fs, folder, quota) as catalog:
             if given.all:
                 catalog.forget()
@@ -150,7 +150,10 @@ def forget(given: argparse.Namespace) -> int:
         json_lines([{"root": root, "all": given.all, "dry_run": given.dry_run, "files": files, "bytes": total}])
         return 0
     print(f"{'Would delete' if given.dry_run else 'Deleted'} {files:,} checkpoint files, {size(total)}, of {of}.")
-    print("The conversation log is not touched: `qmlx-lsp log` still shows it, and the next answer reads it anew.")
+    print(
+        "The conversation log is not touched, and the next answer reads it anew; `qmlx-lsp log --forget` deletes "
+        "what was said as well."
+    )
     if running(where):
         print("A daemon that runs goes on with the state in its memory, and writes it again.")
     return 0
@@ -166,7 +169,7 @@ def _of(where: paths.Paths, root: str, rows: list[Row]) -> list[Row]:
     return upkeep.forgotten(rows, mine, others)
 
 
-def _confirm(question: str, *, yes: bool) -> None:
+def confirm(question: str, *, yes: bool) -> None:
     """Raises QuestionError unless the user agrees."""
     if yes:
         return

@@ -13,6 +13,7 @@ from typing import Any
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
+from qmlx_lsp.lsp.commands import COMMANDS
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import choose_encoding, folder_path, roots_from
 from qmlx_lsp.lsp.methods import DID_CHANGE_STATUS, EXPERIMENTAL
@@ -32,8 +33,9 @@ def initialize(connection: Connection, params: types.InitializeParams) -> None:
 
 
 def complete(connection: Connection, capabilities: types.ServerCapabilities) -> None:
-    """What pygls cannot know: our encoding is the connection's, and our own methods."""
+    """What pygls cannot know: our encoding is the connection's, our commands, and our own methods."""
     capabilities.position_encoding = types.PositionEncodingKind(connection.encoding.value)
+    capabilities.execute_command_provider = types.ExecuteCommandOptions(commands=list(COMMANDS))
     capabilities.experimental = {"qmlx": EXPERIMENTAL}
 
 

@@ -7,6 +7,7 @@ What is changed and why (pygls 2.1.1):
   a nested key ``jsonrpc`` loses the message.
 * After ``shutdown``, requests are answered with InvalidRequest and responses are still taken; pygls drops both.
 * A late answer to a request of ours that was cancelled is dropped; pygls raises in the reader.
+* ``workspace/executeCommand`` is one handler of ours, which can be cancelled; pygls's own cannot.
 * ``exit`` ends this connection, not the process.
 * What is sent is not logged: it holds the user's files.
 """
@@ -101,6 +102,11 @@ class QmlxProtocol(LanguageServerProtocol):
         handler = self.fm.features.get(method)
         if handler is not None:
             handler(params)
+
+    def _get_handler(self, feature_name: str) -> Any:
+        if feature_name == types.WORKSPACE_EXECUTE_COMMAND and feature_name in self.fm.features:
+            return self.fm.features[feature_name]
+        return super()._get_handler(feature_name)
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         method = data.get("method")

@@ -13,7 +13,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from qmlx_lsp import __version__
-from qmlx_lsp.lsp import ask, documents, lifecycle, methods
+from qmlx_lsp.lsp import ask, commands, documents, lifecycle, methods
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.protocol import QmlxProtocol, Reader, read_messages
 from qmlx_lsp.session.registry import Registry
@@ -79,6 +79,10 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     @server.feature(methods.STATUS)
     async def _status(params: Any) -> Any:
         return await ask.status(connection, params)
+
+    @server.feature(types.WORKSPACE_EXECUTE_COMMAND)
+    async def _execute_command(params: Any) -> Any:
+        return await commands.execute(connection, params)
 
     return server, connection
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from qmlx_lsp import __version__
 from qmlx_lsp.errors import QuestionError, StoreError
+from qmlx_lsp.session import forgetting
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.gather import relative
 from qmlx_lsp.session.live_states import LiveStates
@@ -42,6 +43,7 @@ class Registry:
         self.loader = loader
         self.mirror = Mirror()
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
+        self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
@@ -135,6 +137,8 @@ class Registry:
         if model.info.not_persisted is not None and self.services.store is not None:
             why = f"{model.info.name} starts cold after every restart: {model.info.not_persisted}"
             self.notice("not persisted", f"States of this model are not kept on disk. {why}.")
+        while root in self._forgetting:
+            await asyncio.wait({self._forgetting[root]})
         task = self._sessions.get(root)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
             ignore = Ignore(str(root), _read_ignore_file)
@@ -154,27 +158,30 @@ class Registry:
         return [task.result() for task in done if task.exception() is None]
 
     async def conversation(self, root: Path, limit: int | None) -> dict[str, Any]:
-        """The turns of ``root``'s current epoch, oldest first, and totals. Needs no model."""
+        """The newest ``limit`` turns of ``root`` over all epochs, oldest first, and totals: ``entries`` and
+        ``tokens`` are of the current epoch, the others of all. Needs no model."""
         log = self.services.log
 
         def read() -> dict[str, Any]:
             found = log.find(str(root))
             if found is None:
-                return {"root": str(root), "epoch": 0, "turns": [], "totals": {"turns": 0, "entries": 0, "tokens": 0}}
-            entries, turns = log.entries(found), log.turns(found, None)
-            shown = turns if limit is None else turns[len(turns) - min(limit, len(turns)) :]
+                totals = {"turns": 0, "entries": 0, "tokens": 0, "epochs": 0}
+                return {"root": str(root), "epoch": 0, "turns": [], "totals": totals}
+            entries, held = log.entries(found), log.held(str(root))
+            assert held is not None, "it has just been found"
             return {
                 "root": str(root),
                 "epoch": found.epoch,
                 "turns": [
                     {
-                        "turnId": turn.turn, "question": turn.question, "text": turn.text,
+                        "turnId": turn.turn, "epoch": turn.epoch, "question": turn.question, "text": turn.text,
                         "finish": turn.finish.value, "span": list(turn.span), "usage": turn.usage,
                     }
-                    for turn in shown
+                    for turn in log.turns(found, limit, all_epochs=True)
                 ],
                 "totals": {
-                    "turns": len(turns), "entries": len(entries), "tokens": entries[-1].end if entries else 0,
+                    "turns": held.turns, "entries": len(entries), "tokens": entries[-1].end if entries else 0,
+                    "epochs": held.epochs,
                 },
             }  # fmt: skip
 
@@ -222,6 +229,26 @@ class Registry:
         except StoreError as error:
             return {"error": str(error)}
 
+    # --- beginning anew and forgetting ----------------------------------------------------------------------------
+
+    async def new_conversation(self, root: Path) -> dict[str, Any]:
+        """Begin a new, empty epoch of ``root``, once the turn that runs has ended. See ``forgetting``."""
+        work = forgetting.begin_anew(self.services, root, self._sessions.get(root))
+        return await asyncio.shield(asyncio.ensure_future(work))
+
+    async def forget(self, root: Path) -> dict[str, Any]:
+        """Delete the conversation of ``root`` for good, with what is running in it. See ``forgetting``."""
+        if root not in self._forgetting:
+            opening = self._sessions.pop(root, None)
+            for job, about in self._running.items():
+                if about == root:
+                    job.cancel()
+            task = asyncio.create_task(forgetting.forget(self.services, root, opening))
+            task.add_done_callback(seen)
+            task.add_done_callback(lambda _task: self._forgetting.pop(root))
+            self._forgetting[root] = task
+        return await asyncio.shield(self._forgetting[root])
+
     # --- the end ------------------------------------------------------------------------------------------------
 
     def drop_client(self, client: Hashable) -> None:
@@ -230,7 +257,7 @@ class Registry:
 
     @property
     def busy(self) -> bool:
-        return bool(self._running) or self.loader.progress.phase is Phase.LOADING
+        return bool(self._running or self._forgetting) or self.loader.progress.phase is Phase.LOADING
 
     async def stop(self, timeout_s: float) -> None:
         """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""

@@ -217,6 +217,15 @@ class CheckpointStore:
             "quarantined": self._catalog.shelf.set_aside,
         }
 
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def catalog(self) -> Catalog:
+        """What ``upkeep`` works on. Raises OSError and sqlite3.Error where this class raises StoreError."""
+        return self._catalog
+
     def forget(self) -> None:
         """Delete everything, files and index. Raises StoreError when the disk refuses."""
         try:

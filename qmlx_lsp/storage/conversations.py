@@ -16,7 +16,19 @@ from sqlite3 import Connection
 
 import orjson
 
-from qmlx_lsp.storage.records import ENTRY_COLUMNS, Database, entry_from, entry_values, pack, unpack
+from qmlx_lsp.errors import StoreError
+from qmlx_lsp.storage import erasing
+from qmlx_lsp.storage.records import (
+    ENTRY_COLUMNS,
+    FORGOTTEN,
+    Database,
+    as_bytes,
+    as_int,
+    entry_from,
+    entry_values,
+    pack,
+    unpack,
+)
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 
 _OF_EPOCH = "WHERE entry.conversation = ? AND entry.epoch = ?"
@@ -36,9 +48,11 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """A question and its reply. ``span``: the reply's place in the token log; ``usage`` is empty while it is open."""
+    """A question and its reply. ``span``: the reply's place in its epoch's token log; ``usage`` is empty while it is
+    open."""
 
     turn: int
+    epoch: int
     question: str
     text: str
     finish: Finish
@@ -70,7 +84,9 @@ class ConversationLog:
             " WHERE root = ? AND epoch.conversation = conversation.id"
         )
         found = self._database.one(query, (pack(root),))
-        return Conversation(_int(found[0]), root, _int(found[1]), str(found[2]), _int(found[3])) if found else None
+        return (
+            Conversation(as_int(found[0]), root, as_int(found[1]), str(found[2]), as_int(found[3])) if found else None
+        )
 
     def epochs(self, root: str) -> list[Conversation]:
         """The conversation of ``root`` in each of its epochs, oldest first."""
@@ -79,11 +95,11 @@ class ConversationLog:
             " WHERE root = ? ORDER BY epoch.epoch"
         )
         found = self._database.all(query, (pack(root),))
-        return [Conversation(_int(i), root, _int(n), str(identity), _int(op)) for i, n, identity, op in found]
+        return [Conversation(as_int(i), root, as_int(n), str(identity), as_int(op)) for i, n, identity, op in found]
 
     def roots(self) -> list[str]:
         """Roots of all conversations, oldest first."""
-        return [unpack(_bytes(root)) for (root,) in self._database.all("SELECT root FROM conversation ORDER BY id")]
+        return [unpack(as_bytes(root)) for (root,) in self._database.all("SELECT root FROM conversation ORDER BY id")]
 
     def open(self, root: str, identity: str) -> Conversation:
         """The conversation of ``root``; a new one where there is none, a new epoch where the identity has changed."""
@@ -94,7 +110,7 @@ class ConversationLog:
             run.execute("INSERT OR IGNORE INTO conversation (root, epoch) VALUES (?, 0)", (pack(root),))
             (id_,) = run.execute("SELECT id FROM conversation WHERE root = ?", (pack(root),)).fetchone()
             run.execute("INSERT OR IGNORE INTO epoch VALUES (?, 0, ?, ?, 0, '')", (id_, identity, self._clock()))
-        return Conversation(_int(id_), root, 0, identity)
+        return Conversation(as_int(id_), root, 0, identity)
 
     def new_epoch(
         self,
@@ -110,14 +126,35 @@ class ConversationLog:
         carried = sum(len(entry.ids) for entry in opening)
         with self._database.transaction() as run:
             query = "UPDATE conversation SET epoch = epoch + 1 WHERE id = ? RETURNING epoch"
-            (epoch,) = run.execute(query, (conversation.id,)).fetchone()
+            found = run.execute(query, (conversation.id,)).fetchone()
+            if found is None:
+                raise StoreError(FORGOTTEN)
+            epoch = as_int(found[0])
             values = (conversation.id, epoch, identity, self._clock(), carried, why)
             run.execute("INSERT INTO epoch VALUES (?, ?, ?, ?, ?, ?)", values)
             run.execute("DELETE FROM told WHERE conversation = ?", (conversation.id,))
-            begun = replace(conversation, epoch=_int(epoch), identity=identity, opening=carried)
+            begun = replace(conversation, epoch=epoch, identity=identity, opening=carried)
             self._add(run, begun, opening)
             self._note(run, begun, told or {})
         return begun
+
+    def begin_anew(self, root: str) -> Conversation | None:
+        """A new, empty epoch of ``root``'s conversation, which was told nothing; the one that is there if that is
+        empty. None when there is no conversation."""
+        known = self.find(root)
+        query = "SELECT 1 FROM entry WHERE conversation = ? AND epoch = ? LIMIT 1"
+        if known is None or self._database.one(query, (known.id, known.epoch)) is None:
+            return known
+        return self.new_epoch(known, known.identity, why="new")
+
+    def held(self, root: str) -> erasing.Held | None:
+        """What the log holds of ``root``; None when there is no conversation."""
+        known = self.find(root)
+        return None if known is None else erasing.held(self._database, known.id)
+
+    def erase(self, conversation: Conversation) -> bool:
+        """Delete the conversation in all its epochs; see ``erasing.erase``."""
+        return erasing.erase(self._database, conversation.id)
 
     # -- entries -----------------------------------------------------------------------------------------------------
 
@@ -152,7 +189,7 @@ class ConversationLog:
         """What was noted with ``append`` in the current epoch."""
         query = "SELECT path, state FROM told WHERE conversation = ? ORDER BY path"
         found = self._database.all(query, (conversation.id,))
-        return {unpack(_bytes(path)): unpack(_bytes(state)) for path, state in found}
+        return {unpack(as_bytes(path)): unpack(as_bytes(state)) for path, state in found}
 
     def _add(self, run: Connection, conversation: Conversation, entries: Sequence[Entry]) -> int:
         """Insert ``entries``; return the row id of the last one, 0 when there are none."""
@@ -248,40 +285,33 @@ class ConversationLog:
                     self._drop(run, turn)
         return len(left)
 
-    def turns(self, conversation: Conversation, limit: int | None) -> list[TurnRecord]:
-        """The newest ``limit`` turns of the conversation's epoch (None: all), oldest first."""
+    def turns(self, conversation: Conversation, limit: int | None, *, all_epochs: bool = False) -> list[TurnRecord]:
+        """The newest ``limit`` turns (None: all) of the conversation's epoch, or of all of them, oldest first."""
         columns = ", ".join(f"entry.{column}" for column in ENTRY_COLUMNS.split(", "))
         question = (
             "SELECT text FROM entry AS q WHERE q.conversation = entry.conversation AND q.epoch = entry.epoch"
             " AND q.id < entry.id AND q.kind = ? ORDER BY q.id DESC LIMIT 1"
         )
         query = (
-            f"SELECT turn, usage, ({question}), {columns} FROM turn JOIN entry ON entry.id = turn.entry"  # noqa: S608
-            f" {_OF_EPOCH} ORDER BY turn DESC LIMIT ?"
+            f"SELECT turn, epoch, usage, ({question}), {columns} FROM turn JOIN entry"  # noqa: S608
+            " ON entry.id = turn.entry WHERE entry.conversation = ? AND (? OR entry.epoch = ?)"
+            " ORDER BY turn DESC LIMIT ?"
         )
-        values = (Kind.QUESTION.value, conversation.id, conversation.epoch, -1 if limit is None else limit)
+        epoch, most = conversation.epoch, -1 if limit is None else limit
+        values = (Kind.QUESTION.value, conversation.id, all_epochs, epoch, most)
         found = self._database.all(query, values)
         return [self._turn(values) for values in reversed(found)]
 
     def _turn(self, values: Sequence[object]) -> TurnRecord:
-        turn, usage, question, *rest = values
+        turn, epoch, usage, question, *rest = values
         entry = self._entry(rest)
         assert entry.finish is not None
         return TurnRecord(
-            _int(turn),
-            "" if question is None else unpack(_bytes(question)),
+            as_int(turn),
+            as_int(epoch),
+            "" if question is None else unpack(as_bytes(question)),
             entry.text,
             entry.finish,
             (entry.start, entry.end),
-            {} if usage is None else orjson.loads(_bytes(usage)),
+            {} if usage is None else orjson.loads(as_bytes(usage)),
         )
-
-
-def _int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
-def _bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value

@@ -4,19 +4,23 @@ It must never repair or delete: a database that cannot be read is the user's, an
 
 Invariant: every entry carries a checksum over all that makes it; a damaged one is an error, never other tokens.
 Invariant: what a transaction has committed is on the disk (WAL, ``synchronous=FULL``, ``fullfsync`` on macOS).
+Invariant: one process writes (``ownership``). A file that is not ours, or newer than we are, is not changed by a bit.
+Invariant: a file of an earlier version is brought forward whole or not at all.
 """
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import xxhash
 
 from qmlx_lsp.errors import StoreError
+from qmlx_lsp.storage import ownership
 from qmlx_lsp.storage.files import FOLDER_MODE, OsFiles
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
@@ -58,6 +62,8 @@ ALTER TABLE entry ADD COLUMN tool BLOB;
 """
 MIGRATIONS = (_FIRST, _SECOND)
 SCHEMA_VERSION = len(MIGRATIONS)
+FORGOTTEN = "this conversation has been forgotten meanwhile: ask again"
+_TABLES = {"conversation", "epoch", "entry", "turn", "told"}  # which every version has
 
 
 def pack(text: str) -> bytes:
@@ -68,53 +74,86 @@ def unpack(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
+class NothingYet(StoreError):
+    """There is no log to be read, or one that is just being made."""
+
+
+def as_int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def as_bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
 class Database:
     """One connection under one lock, for any thread.
 
     Raises:
-        StoreError: the file is damaged, from a newer version, missing (``read_only``) or not accessible.
+        StoreError: the file is damaged, from a newer version, not ours, missing (``read_only``), not accessible, or
+            another process writes it (unless ``read_only``).
     """
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         self.path = path
         self._lock = threading.RLock()
+        self._owned = -1
         self._connection: sqlite3.Connection | None = None
         with self.errors():
             done = False
             try:
-                self._open(read_only=read_only)
+                if read_only:
+                    self._open_to_read()
+                else:
+                    self._open_to_write()
                 done = True
             finally:
                 if not done:
                     self.close()
 
-    def _open(self, *, read_only: bool) -> None:
-        if read_only:
-            if not self.path.exists():
-                raise StoreError(f"there is no conversation log at {self.path} yet: ask something first")
-            target = self.path.absolute().as_uri() + "?mode=ro"
-        else:
-            OsFiles().mkdir(self.path.parent)
-            self.path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
-            target = self.path.absolute().as_uri()
-        self._connection = sqlite3.connect(
-            target, uri=True, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
-        )
-        if not read_only:
-            for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
-                self._connection.execute(f"PRAGMA {setting}")
-            self._bring_forward()
-        version = self.one("PRAGMA user_version")
-        if version != (SCHEMA_VERSION,):
-            raise StoreError(f"{self.path} was written by another version of qmlx-lsp: update, or move the file away")
+    def _open_to_read(self) -> None:
+        version = self._version() if self.path.exists() else 0
+        if version == 0:
+            raise NothingYet(f"there is no conversation log at {self.path} yet: ask something first")
+        if version < SCHEMA_VERSION:  # nobody has written since the update
+            try:
+                Database(self.path, read_only=False).close()
+            except StoreError:
+                if self._version() < SCHEMA_VERSION:  # else a daemon that begins has been faster
+                    raise
+        self._connection = self._connect("ro")
+
+    def _open_to_write(self) -> None:
+        OsFiles().mkdir(self.path.parent)
+        self._owned = ownership.take(self.path)
+        self.path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
+        self._version()
+        self._connection = self._connect("rw")
+        for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
+            self._connection.execute(f"PRAGMA {setting}")
+        self._bring_forward()
+
+    def _connect(self, mode: str) -> sqlite3.Connection:
+        target = f"{self.path.absolute().as_uri()}?mode={mode}"
+        return sqlite3.connect(target, uri=True, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False)
+
+    def _version(self) -> int:
+        """The file's version, 0 for an empty one. Changes nothing. Raises StoreError when it is none that we know."""
+        with closing(self._connect("ro")) as look:
+            (version,) = look.execute("PRAGMA user_version").fetchone()
+            tables = {name for (name,) in look.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if not (tables >= _TABLES if version > 0 else (version == 0 and not tables)):
+            raise StoreError(f"{self.path} is no conversation log of qmlx-lsp: move the file away")
+        if version > SCHEMA_VERSION:
+            raise StoreError(f"{self.path} was written by a newer version of qmlx-lsp: update, or move the file away")
+        return int(version)
 
     def _bring_forward(self) -> None:
         """From whatever version it has, an empty file included, to this one; all of it or nothing."""
         with self.transaction() as run:
             (version,) = run.execute("PRAGMA user_version").fetchone()
-            (tables,) = run.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if (version == 0) != (tables == 0):
-                return  # some other program's database
             for migration in MIGRATIONS[version:]:
                 for statement in migration.split(";"):
                     run.execute(statement)
@@ -126,6 +165,9 @@ class Database:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
+            if self._owned >= 0:
+                os.close(self._owned)
+                self._owned = -1
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -135,6 +177,9 @@ class Database:
         except sqlite3.OperationalError as error:
             message = f"the conversation log {self.path} cannot be used ({error})"
             raise StoreError(f"{message}: check space and permissions of {self.path.parent}") from error
+        except sqlite3.IntegrityError as error:
+            forgotten = "FOREIGN KEY" in str(error)
+            raise (StoreError(FORGOTTEN) if forgotten else self.corrupt(str(error))) from error
         except sqlite3.DatabaseError as error:
             raise self.corrupt(str(error)) from error
         except OSError as error:

@@ -173,12 +173,13 @@ async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
     editor = await editor_of(b)
     empty = await editor.request("qmlx/conversation", {"root": b.project.as_uri()})
     assert empty == {
-        "root": str(b.project), "epoch": 0, "turns": [], "totals": {"turns": 0, "entries": 0, "tokens": 0},
+        "root": str(b.project), "epoch": 0, "turns": [],
+        "totals": {"turns": 0, "entries": 0, "tokens": 0, "epochs": 0},
     }  # fmt: skip
     answers = [await editor.request("qmlx/ask", {"text": text}) for text in ("A", "B", "C")]
     found = await editor.request("qmlx/conversation", {"root": str(b.project), "limit": 2})
     assert [turn["question"] for turn in found["turns"]] == ["B", "C"]
-    assert found["totals"] == {"turns": 3, "entries": 7, "tokens": len(b.ids())}
+    assert found["totals"] == {"turns": 3, "entries": 7, "tokens": len(b.ids()), "epochs": 1}
     last = found["turns"][-1]
     assert (last["turnId"], last["text"], last["finish"]) == (answers[2]["turnId"], answers[2]["text"], "complete")
     assert last["span"] == [b.entries()[-1].start, b.entries()[-1].end]
