@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date
 
 from qmlx_lsp.daemon.listener import STREAM_LIMIT_BYTES, Listener
 from qmlx_lsp.daemon.memory import give_back_freed_memory
@@ -42,7 +43,8 @@ STDIN_BLOCK_BYTES = 1 << 16
 
 
 class App:
-    """Everything of one daemon, built and torn down in order. ``files`` is the file system of the checkpoints."""
+    """Everything of one daemon, built and torn down in order. ``files`` is the file system of the checkpoints;
+    ``today`` gives the day on which a conversation begins."""
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class App:
         settings: Settings,
         make_backend: Callable[[], Backend] | None = None,
         files: FileSystem | None = None,
+        today: Callable[[], date] = date.today,
     ) -> None:
         self.paths = paths
         self.settings = settings
@@ -67,7 +70,7 @@ class App:
                 settings, self._worker, self._log, self._log_thread, self._store, self._store_thread, self._writer,
                 later=self._later, notice=self._notice,
             ),
-            Loader(self._worker, settings.model.name, thinking=settings.model.thinking),
+            Loader(self._worker, settings.model.name, thinking=settings.model.thinking, today=today),
         )  # fmt: skip
         if problem:
             self.registry.notice(TROUBLE, problem)

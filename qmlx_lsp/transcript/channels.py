@@ -39,10 +39,13 @@ class Messages:
         start = _last(reply, {self.start})
         if start < 0 or _last(reply, self.bodies) > start:
             return None
-        head = reply[start + 1 :]
-        added = list(self.role) if not head else []
-        if self.channel is not None and (self.channel not in head or head[-1] == self.channel):
-            added += self.quiet if head and head[-1] == self.channel else [self.channel, *self.quiet]
+        head = tuple(reply[start + 1 :])
+        added = list(_rest(self.role, head))
+        if self.channel is not None:
+            if self.channel not in head:
+                head = (self.channel,)
+                added.append(self.channel)
+            added += _rest(self.quiet, head[_last(head, {self.channel}) + 1 :])
         return [*added, self.body, *after]
 
 
@@ -125,6 +128,11 @@ def find_channels(codec: Codec, prompt: str, after_reply: str) -> Channels | Non
     bodies = frozenset({body}) if channel is not None else codec.control_ids - {start, after[marked[0]]}
     quiet = tuple(codec.encode_data(_QUIET))
     return Messages(start, body, bodies, tuple(head[begun + 1 :]), channel, quiet)
+
+
+def _rest(whole: tuple[int, ...], begun: tuple[int, ...]) -> tuple[int, ...]:
+    """What ``begun`` lacks of ``whole``, if it is the beginning of it."""
+    return whole[len(begun) :] if whole[: len(begun)] == begun else ()
 
 
 def _last(ids: Sequence[int], wanted: Collection[int]) -> int:

@@ -23,19 +23,19 @@ _CHATML = (
     "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _LLAMA3 = (
-    "{{- bos_token }}{%- for m in messages %}"
+    "{{- bos_token | default('') }}{%- for m in messages %}"
     "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content + '<|eot_id|>' }}{% endfor %}"
     "{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"
 )
 _GEMMA = (
-    "{{- bos_token }}{%- for m in messages %}"
+    "{{- bos_token | default('') }}{%- for m in messages %}"
     "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else 'user') + '\n' }}"
     "{{- (system if loop.first else '') + m.content + '<end_of_turn>\n' }}{% endfor %}"
     "{%- if add_generation_prompt %}{{ '<start_of_turn>model\n' }}{% endif %}"
 )
 _MISTRAL = (
-    "{{- bos_token }}{%- for m in messages %}"
-    "{%- if m.role == 'assistant' %}{{ m.content + eos_token }}"
+    "{{- bos_token | default('') }}{%- for m in messages %}"
+    "{%- if m.role == 'assistant' %}{{ m.content + (eos_token | default('')) }}"
     "{%- else %}{{ '[INST]' + (system if loop.first else '') + m.content + '[/INST]' }}{% endif %}{% endfor %}"
 )
 # By name: the tokens that a member has, and the template.

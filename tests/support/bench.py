@@ -12,6 +12,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +109,11 @@ class Bench:
         self._options: dict[str, Any] = {"before_pass": self.gate.before_pass, **backend}
         self._files: FileSystem | None = self._options.pop("files", None)
         self._make: Callable[..., ScriptedBackend] = self._options.pop("make", ScriptedBackend)
+        self._today: Callable[[], date] = self._options.pop("today", date.today)
         self.start()
 
     def start(self) -> None:
-        self.app = App(self.paths, self.settings, self._backend, self._files)
+        self.app = App(self.paths, self.settings, self._backend, self._files, self._today)
         self.app.registry.listen_notices(self.notices.append)
 
     def _backend(self) -> ScriptedBackend:

@@ -6,7 +6,6 @@ as control tokens.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,6 @@ from typing import Any
 
 import transformers.utils.chat_template_utils as hf
 
-from qmlx_lsp.engine.scripted import tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.fragments import Fragments, Marks, derive, opening
@@ -25,6 +23,7 @@ from qmlx_lsp.transcript.suffix import Renderer
 from qmlx_lsp.transcript.template import JinjaTemplate
 from qmlx_lsp.transcript.transcript import Transcript
 from tests.support import corpus
+from tests.support.small_tokenizers import with_marks
 
 DAY = date(2026, 3, 4)
 MARK = re.compile(r"<[^<>\s]{1,60}>|\[/?[A-Z_]{3,}\]|\[e~\[|\]~b\]|\]~!b\[")
@@ -112,28 +111,18 @@ def serve(name: str, source: str, *, thinking: bool, real: corpus.RealTokenizer 
         eos = frozenset(real.id(text) for text in REAL[name][1])
     else:
         shown = [probe.render(chat(3, system=texts.has_system)), source]
-        codec = synthetic([mark for text in shown for mark in MARK.findall(text)])
+        found = [mark for text in shown for mark in MARK.findall(text)]
+        codec = with_marks(*TOKENS.values(), "<tool_call>", "</tool_call>", *found)
         first = MARK.search(texts.after_reply)
         stops = [first.group()] if first and first.start() < 3 and first.group() != "<|close|>" else []
-        found = {codec.control(text) for text in (*stops, *(stop for stop in STOPS if stop in source))}
-        eos = frozenset(token for token in found if token is not None)
+        stops += [stop for stop in STOPS if stop in source]
+        eos = frozenset(token for stop in stops if (token := codec.control(stop)) is not None)
     fragments = derive(name, template, codec, eos, thinking=thinking, marks=marks)
     renderer = Renderer(fragments, codec, eos, lambda: opening(name, template, codec, thinking=thinking, day=DAY))
     return Served(
         name, source, tokens, codec, codec._plain, eos, thinking, fragments, renderer, texts.has_system,
         probe.variables,
     )  # fmt: skip
-
-
-def synthetic(marks: Sequence[str]) -> Codec:
-    """One token per byte, and one for each of ``marks``."""
-    described = json.loads(tokenizer_json())
-    known = [token["content"] for token in described["added_tokens"]]
-    pattern = described["added_tokens"][0]
-    for text in dict.fromkeys((*TOKENS.values(), "<tool_call>", "</tool_call>", *marks)):
-        if text not in known:
-            described["added_tokens"].append({**pattern, "id": 256 + len(described["added_tokens"]), "content": text})
-    return Codec("bytes", json.dumps(described))
 
 
 class Teller:

@@ -1,9 +1,11 @@
 """Small tokenizers with the traits that real ones have: missing bytes, normalisers, word marks, kept added tokens."""
 
 import json
+from functools import cache
 from typing import Any
 
 from qmlx_lsp.engine import scripted
+from qmlx_lsp.transcript.encoder import Codec
 
 SPM_CONTROL = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<unused0>", "[multimodal]")
 SPM_KEPT = ("\n\n", "▁▁", "<table>", "</h1>")
@@ -12,6 +14,18 @@ SPM_KEPT = ("\n\n", "▁▁", "<table>", "</h1>")
 def byte_level(**changes: Any) -> str:
     """The scripted model's tokenizer (an id per byte, its value), with parts replaced."""
     return json.dumps(json.loads(scripted.tokenizer_json()) | changes)
+
+
+@cache
+def with_marks(*marks: str) -> Codec:
+    """One token per byte, and one for each of ``marks``, which are control tokens."""
+    described = json.loads(scripted.tokenizer_json())
+    known = [token["content"] for token in described["added_tokens"]]
+    for text in marks:
+        if text not in known:
+            described["added_tokens"].append(_added(256 + len(described["added_tokens"]), text, special=True))
+            known.append(text)
+    return Codec("bytes", json.dumps(described))
 
 
 def without_bytes(*missing: int) -> str:
