@@ -2,7 +2,7 @@
 
 Fed on the event loop with ids from the engine thread.
 
-Invariant: the text shown is the exact text of the ids; end tokens show nothing, half a character is held back.
+Invariant: the text shown is the exact text of the ids, less what only the model's format needs (``Shown``).
 Invariant: at most ``journal_ms`` of ids are not yet in the journal while the reply grows.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from qmlx_lsp.errors import StoreError
-from qmlx_lsp.transcript.encoder import Codec, TextStream
+from qmlx_lsp.transcript.showing import Shown
 
 
 class GrowingReply:
@@ -22,15 +22,13 @@ class GrowingReply:
 
     def __init__(
         self,
-        codec: Codec,
-        silent_ids: frozenset[int],
+        shown: Shown,
         on_text: Callable[[str], None],
         batch_ms: int,
     ) -> None:
         self.ids: list[int] = []
         self.text = ""
-        self._stream = TextStream(codec)
-        self._silent = silent_ids
+        self._showing = shown
         self._on_text = on_text
         self._batch_s = batch_ms / 1000
         self._shown = 0
@@ -38,15 +36,13 @@ class GrowingReply:
 
     def feed(self, token: int) -> None:
         self.ids.append(token)
-        if token in self._silent:
-            return
-        self.text += self._stream.add(token)
+        self.text += self._showing.add(token)
         if self._timer is None and len(self.text) > self._shown:
             self._timer = asyncio.get_running_loop().call_later(self._batch_s, self._flush)
 
     def finish(self) -> str:
         """The whole text, after the last batch has gone out."""
-        self.text += self._stream.finish()
+        self.text += self._showing.finish()
         if self._timer is not None:
             self._timer.cancel()
         self._flush()

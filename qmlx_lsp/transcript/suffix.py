@@ -22,6 +22,7 @@ from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.transcript.fragments import Fragments
 from qmlx_lsp.transcript.results import named
+from qmlx_lsp.transcript.showing import Shown
 
 WITHDRAWN = "(The question above was withdrawn before it was answered.)\n"
 CUT_CALL = "(The tool call above was cut off and has not been run.)\n"
@@ -127,6 +128,10 @@ class Renderer:
         if entry.tool is not None:
             return Tail(Place.TOLD)
         return Tail(Place.ASKED if entry.kind is Kind.QUESTION else Place.OPEN)
+
+    def shown(self) -> Shown:
+        """What a person sees of a reply that is to be fed to it."""
+        return Shown(self.codec, self._eos_ids, self.fragments.channels)
 
     # --- the end of a reply ----------------------------------------------------------------------------------------
 
