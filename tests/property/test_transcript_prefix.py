@@ -1,22 +1,46 @@
 """Random conversations: what was said before is never touched, and the log is well formed after every step."""
 
+import contextlib
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmlx_lsp.engine.scripted import CONTROL, END_OF_TURN, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Finish, Kind
+from qmlx_lsp.transcript.families import FAMILIES
 from qmlx_lsp.transcript.fragments import Marks, derive
 from qmlx_lsp.transcript.suffix import Place, Renderer
+from qmlx_lsp.transcript.template import JinjaTemplate
 from qmlx_lsp.transcript.tokens import TokenLog
 from qmlx_lsp.transcript.transcript import Transcript
 from tests.support import templates
+from tests.support.small_tokenizers import with_marks
+from tests.support.templates import CALL, NAMED, TAG_TEMPLATE, WITH_TOOLS
 
 CODEC = Codec("m", tokenizer_json())
 EOS = frozenset({END_OF_TURN, 256})
 RENDERERS = [
     Renderer(derive("m", template, CODEC, EOS, thinking=True, marks=Marks(("<think>", "</think>"))), CODEC, EOS)
     for template in (templates.ChatMl(), templates.Thinking())
+]
+TAGS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
+HEADS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|return|>", "<|call|>")
+
+
+def other(template: str, marks: tuple[str, ...], stops: tuple[str, ...]) -> Renderer:
+    codec = with_marks(*marks)
+    eos = frozenset(token for stop in stops if (token := codec.control(stop)) is not None)
+    made = derive("m", JinjaTemplate("m", template, {}), codec, eos, thinking=False, marks=Marks(call=CALL))
+    return Renderer(made, codec, eos)
+
+
+# Templates with tool roles, channels and tags; a model of any of them may say anything.
+OTHERS = [
+    other(WITH_TOOLS, CALL, ("<|im_end|>",)),
+    other(NAMED, CALL, ("<|im_end|>",)),
+    other(FAMILIES["Harmony"][1], HEADS, ("<|return|>", "<|call|>")),
+    other(TAG_TEMPLATE, TAGS, ("<|end_of_msg|>",)),
 ]
 TEXT = st.lists(st.text(st.characters(), max_size=12) | st.sampled_from(CONTROL), max_size=5).map("".join)
 HEADED = TEXT.map(lambda text: f"File a.py:\n{text}\n")
@@ -44,6 +68,42 @@ def apply(transcript: Transcript, step) -> None:
     finish, generated = what
     if transcript.tail.place is Place.ASKED and generated:
         transcript.extend([transcript.reply(transcript.reply_header(), generated, finish, "")])
+
+
+ANY_REPLY = st.lists(st.integers(0, 255) | st.integers(256, 268), min_size=1, max_size=12)
+ANY_STEP = st.one_of(
+    st.tuples(st.just("context"), HEADED),
+    st.tuples(st.just("question"), TEXT),
+    st.tuples(st.just("reply"), ANY_REPLY),
+    st.tuples(st.just("result"), TEXT),
+)
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.sampled_from(OTHERS), st.lists(ANY_STEP, max_size=14))
+def test_prefix_stability_whatever_a_model_says(renderer, steps):
+    """Tools, channels and tags, closed or not, in any order: ids that were read never change, and each entry's text
+    is found again in what it added."""
+    transcript = Transcript(renderer)
+    transcript.extend(transcript.draft([(Kind.SYSTEM, "S", None)]))
+    for kind, what in steps:
+        before, place = transcript.log.ids(), transcript.tail.place
+        if kind == "reply":
+            if place in (Place.ASKED, Place.TOLD):
+                transcript.extend([transcript.reply(transcript.reply_header(), what, Finish.CANCELLED, "")])
+                assert transcript.log.ids()[-len(what) :] == what
+        elif kind == "result":
+            with contextlib.suppress(ValueError):  # nothing has called
+                transcript.extend([transcript.result("look", what)])
+        else:
+            kind_ = Kind.CONTEXT if kind == "context" else Kind.QUESTION
+            (entry,) = transcript.draft([(kind_, what, None)])
+            transcript.extend([entry])
+            said = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in what)
+            assert renderer.codec.decode(entry.ids).endswith(said)
+        assert transcript.log.ids(0, len(before)) == before
+    again = Transcript(renderer, transcript.entries)
+    assert (again.log.ids(), again.tail) == (transcript.log.ids(), transcript.tail)
 
 
 def turn_marks(transcript: Transcript) -> str:

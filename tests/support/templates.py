@@ -145,3 +145,35 @@ class Refusing(ChatMl):
 
     def text(self, messages: Messages, *, generate: bool, thinking: bool) -> str:
         raise TemplateError("The chat template of m does not render a conversation: 'x' is undefined.")
+
+
+# --- as Jinja -----------------------------------------------------------------------------------------------------
+
+CALL = ("<tool_call>", "</tool_call>")
+# As Qwen's: results of one reply stand together in a user's turn.
+WITH_TOOLS = (
+    "{%- for m in messages %}{%- if m.role == 'tool' %}"
+    "{%- if messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}"
+    "{{- '\n<tool_response>\n' + m.content + '\n</tool_response>' }}"
+    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}"
+    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content }}"
+    "{%- for call in m.tool_calls or [] %}{{ '<tool_call>' + (call.function | tojson) + '</tool_call>' }}{% endfor %}"
+    "{{- '<|im_end|>\n' }}{% endif %}{% endfor %}"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+# As gpt-oss: a result names its tool, and is JSON.
+NAMED = (
+    "{%- for m in messages %}{%- if m.role == 'tool' %}"
+    "{{ '<|im_start|>' + m.name + '\n' + (m.content | tojson) + '<|im_end|>\n' }}"
+    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content }}"
+    "{%- for call in m.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{{ '<|im_end|>\n' }}"
+    "{%- endif %}{% endfor %}{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+# As Kimi K3: tags that the model opens and closes.
+TAG_TEMPLATE = (
+    "{%- for m in messages %}{{ '<|open|>message role=\"' + m.role + '\"<|sep|>' }}"
+    "{%- if m.role == 'assistant' %}{{ '<|open|>response<|sep|>' + m.content + '<|close|>response<|sep|>' }}"
+    "{%- else %}{{ m.content }}{% endif %}{{ '<|close|>message<|sep|><|end_of_msg|>' }}{% endfor %}"
+    "{%- if add_generation_prompt %}"
+    "{{ '<|open|>message role=\"assistant\"<|sep|><|open|>response<|sep|>' }}{% endif %}"
+)

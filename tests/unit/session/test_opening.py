@@ -55,6 +55,7 @@ def opening_on(day: date) -> list[int]:
     return renderer.suffix(Tail(), Kind.SYSTEM, SYSTEM_TEXT)
 
 
+@pytest.mark.slow
 def test_the_opening_is_the_same_in_every_surrounding(tmp_path: Path) -> None:
     (tmp_path / "ö ß").mkdir()
     surroundings = [

@@ -13,6 +13,7 @@ from qmlx_lsp.transcript.suffix import Renderer
 from qmlx_lsp.transcript.template import JinjaTemplate
 from qmlx_lsp.transcript.transcript import Transcript
 from tests.support.small_tokenizers import with_marks
+from tests.support.templates import TAG_TEMPLATE
 
 HARMONY_MARKS = ("<|start|>", "<|end|>", "<|message|>", "<|channel|>", "<|constrain|>", "<|return|>", "<|call|>")
 SOLAR_MARKS = ("<|begin|>", "<|end|>", "<|content|>", "<|think|>", "<|tool_calls|>", "<|calls|>")
@@ -20,13 +21,6 @@ TAG_MARKS = ("<|open|>", "<|close|>", "<|sep|>", "<|end_of_msg|>")
 SOLAR = (
     "{%- for m in messages %}{{ '<|begin|>' + m.role + '<|content|>' + m.content + '<|end|>' }}{% endfor %}"
     "{%- if add_generation_prompt %}<|begin|>assistant{% endif %}"
-)
-TAGS = (
-    "{%- for m in messages %}{{ '<|open|>message role=\"' + m.role + '\"<|sep|>' }}"
-    "{%- if m.role == 'assistant' %}{{ '<|open|>response<|sep|>' + m.content + '<|close|>response<|sep|>' }}"
-    "{%- else %}{{ m.content }}{% endif %}{{ '<|close|>message<|sep|><|end_of_msg|>' }}{% endfor %}"
-    "{%- if add_generation_prompt %}"
-    "{{ '<|open|>message role=\"assistant\"<|sep|><|open|>response<|sep|>' }}{% endif %}"
 )
 
 
@@ -143,7 +137,7 @@ TAG_REPLY = (
 
 
 def test_tags_are_closed_wherever_they_were_cut():
-    transcript = transcript_of(TAGS, TAG_MARKS, ("<|end_of_msg|>",))
+    transcript = transcript_of(TAG_TEMPLATE, TAG_MARKS, ("<|end_of_msg|>",))
     codec = with_marks(*TAG_MARKS)
     ids = codec.encode_fragment(TAG_REPLY)
     for count in range(1, len(ids) + 1):
@@ -156,14 +150,14 @@ def test_tags_are_closed_wherever_they_were_cut():
 
 
 def test_a_name_that_was_cut_is_closed_by_what_there_is_of_it():
-    transcript = transcript_of(TAGS, TAG_MARKS, ("<|end_of_msg|>",))
+    transcript = transcript_of(TAG_TEMPLATE, TAG_MARKS, ("<|end_of_msg|>",))
     said = "x<|close|>response<|sep|><|open|>too"
     whole = cut_and_asked(transcript, said, len(with_marks(*TAG_MARKS).encode_fragment(said)))
     assert f"{said}<|sep|><|close|>too<|sep|><|close|>message<|sep|><|end_of_msg|>" in whole
 
 
 def test_thinking_in_tags():
-    prompt_with_thinking = TAGS.replace(
+    prompt_with_thinking = TAG_TEMPLATE.replace(
         "<|open|>response<|sep|>' }}{% endif %}", "<|open|>think<|sep|>' }}{% endif %}"
     )
     transcript = transcript_of(prompt_with_thinking, TAG_MARKS, ("<|end_of_msg|>",))

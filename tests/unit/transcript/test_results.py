@@ -11,30 +11,11 @@ from qmlx_lsp.transcript.suffix import CUT_CALL, Place, Renderer
 from qmlx_lsp.transcript.template import JinjaTemplate
 from qmlx_lsp.transcript.transcript import Transcript
 from tests.support.small_tokenizers import with_marks
+from tests.support.templates import CALL, NAMED, WITH_TOOLS
 
-CALL = ("<tool_call>", "</tool_call>")
 CODEC = with_marks(*CALL)
 END = CODEC.control("<|im_end|>")
 EOS = frozenset({END, CODEC.control("<|endoftext|>")})
-# As Qwen's: results of one reply stand together in a user's turn.
-WITH_TOOLS = (
-    "{%- for m in messages %}{%- if m.role == 'tool' %}"
-    "{%- if messages[loop.index0 - 1].role != 'tool' %}{{ '<|im_start|>user' }}{% endif %}"
-    "{{- '\n<tool_response>\n' + m.content + '\n</tool_response>' }}"
-    "{%- if loop.last or messages[loop.index0 + 1].role != 'tool' %}{{ '<|im_end|>\n' }}{% endif %}"
-    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content }}"
-    "{%- for call in m.tool_calls or [] %}{{ '<tool_call>' + (call.function | tojson) + '</tool_call>' }}{% endfor %}"
-    "{{- '<|im_end|>\n' }}{% endif %}{% endfor %}"
-    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
-# As gpt-oss: a result names its tool, and is JSON.
-NAMED = (
-    "{%- for m in messages %}{%- if m.role == 'tool' %}"
-    "{{ '<|im_start|>' + m.name + '\n' + (m.content | tojson) + '<|im_end|>\n' }}"
-    "{%- else %}{{ '<|im_start|>' + m.role + '\n' + m.content }}"
-    "{%- for call in m.tool_calls or [] %}{{ call.function | tojson }}{% endfor %}{{ '<|im_end|>\n' }}"
-    "{%- endif %}{% endfor %}{%- if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-)
 NUMBERED = NAMED.replace("m.name", "m.tool_call_id")
 
 
