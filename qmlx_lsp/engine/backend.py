@@ -47,7 +47,7 @@ class ModelInfo:
 
     ``fingerprint`` (16 bytes) covers everything that makes a state reusable. ``think`` holds the texts that open
     and close a thinking block, if the model has them. ``not_persisted`` says why states of this model cannot be
-    checkpointed, or is None when they can.
+    checkpointed, or is None when they can. ``row_bytes``: bytes of memory that each token's rows take; 0 if none.
     """
 
     name: str
@@ -61,6 +61,7 @@ class ModelInfo:
     template: ChatTemplate = field(repr=False)
     think: tuple[str, str] | None = None
     not_persisted: str | None = None
+    row_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,6 +120,7 @@ class ScriptedBackend:
             needs_snapshot=self._hybrid,
             tokenizer_json=tokenizer_json(),
             template=ChatML(),
+            row_bytes=_ROW.heads * _ROW.row_bytes,
         )
 
     def new_state(self) -> StateId:

@@ -20,15 +20,17 @@ from typing import Any
 
 from qmlx_lsp import __version__
 from qmlx_lsp.errors import QuestionError, StoreError
+from qmlx_lsp.session.epoch import prepare
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
-from qmlx_lsp.session.gather import relative
+from qmlx_lsp.session.gather import ignore_rules, relative
 from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
+from qmlx_lsp.session.model import context_limit
+from qmlx_lsp.session.rest import Rest
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
-from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.mirror import Mirror, uri_to_path
 
 logger = logging.getLogger(__name__)
@@ -47,6 +49,7 @@ class Registry:
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
+        self.rest = Rest(self._work_at_rest, services.settings.context.idle_s)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -95,6 +98,7 @@ class Registry:
         self._check(ask)
         self._running[job] = root
         self._at_rest.clear()
+        self.rest.interrupt()
         try:
             job.on_progress(Step.WAITING, 0, 0)
             session = await job.unless_cancelled(self.session(root))
@@ -111,6 +115,13 @@ class Registry:
             del self._running[job]
             if not self._running:
                 self._at_rest.set()
+                self.rest.begin()
+
+    async def _work_at_rest(self, job: Job) -> None:
+        """What is done while nobody waits for an answer: the conversation used last first."""
+        for session in sorted(self.sessions, key=lambda s: -s.last_used):
+            if not job.cancelled:
+                await prepare(session, job, self.live_states.bound)
 
     def _check(self, ask: Ask) -> None:
         if not ask.text.strip():
@@ -137,10 +148,8 @@ class Registry:
             self.notice("not persisted", f"States of this model are not kept on disk. {why}.")
         task = self._sessions.get(root)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            ignore = Ignore(str(root), _read_ignore_file)
-            task = asyncio.create_task(
-                open_session(root, self.services, model, ignore, lambda: self.open_texts(root))
-            )
+            opening = open_session(root, self.services, model, ignore_rules(root), lambda: self.open_texts(root))
+            task = asyncio.create_task(opening)
             task.add_done_callback(seen)
             self._sessions[root] = task
         return await asyncio.shield(task)
@@ -195,7 +204,7 @@ class Registry:
                 "state": progress.phase.value,
                 "message": progress.message,
                 "percent": progress.percent,
-                "context_tokens": loaded.info.context_tokens if loaded else None,
+                "context_tokens": context_limit(loaded.info, services.settings) if loaded else None,
                 "weight_bytes": loaded.info.weight_bytes if loaded else None,
                 "warnings": list(loaded.renderer.fragments.warnings) if loaded else [],
             },
@@ -203,7 +212,7 @@ class Registry:
                 {
                     "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
                     "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
-                    "busy": s.lock.locked(),
+                    "busy": s.lock.locked(), "preparing": s.preparing,
                 }
                 for s in self.sessions
             ],
@@ -237,16 +246,11 @@ class Registry:
         self.loader.closing = True
         for job in tuple(self._running):
             job.cancel()
+        deadline = time.monotonic() + timeout_s
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
-
-
-def _read_ignore_file(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+        await self.rest.stop(max(0.0, deadline - time.monotonic()))
 
 
 def root_for(path: str, roots: Sequence[Path]) -> Path:

@@ -53,8 +53,12 @@ class Transcript:
             tail, start = self._renderer.after(tail, entry), entry.end
         return entries
 
-    def reply_header(self) -> list[int]:
-        return self._renderer.reply_header(self._tail)
+    def reply_header(self, drafted: Sequence[Entry] = ()) -> list[int]:
+        """Ids that open a reply behind what was said and, if they were said too, the entries ``drafted``."""
+        tail = self._tail
+        for entry in drafted:
+            tail = self._renderer.after(tail, entry)
+        return self._renderer.reply_header(tail)
 
     def reply(self, header: Sequence[int], generated: Sequence[int], finish: Finish, text: str) -> Entry:
         """The entry for a reply of at least one generated id. Changes nothing."""

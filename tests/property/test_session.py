@@ -110,7 +110,7 @@ async def programme(steps: list[tuple[Any, ...]], *, hybrid: bool) -> None:
                     assert b.ids()[: len(ids)] == ids
                 ids, epoch = b.ids(), session.conversation.epoch
             assert Finish.OPEN not in {entry.finish for entry in b.entries()}
-            assert b.notices == []
+            assert [said for said in b.notices if "come to its limit of 2,048 tokens" not in said] == []
 
 
 @settings(max_examples=25, deadline=None)
