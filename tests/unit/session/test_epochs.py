@@ -37,6 +37,7 @@ DUE = 3_072  # three quarters of it
 CHUNK = 256
 # The request is behind a reply: its closing, the user's header, the text.
 REQUEST_PASSES = -(-(NEXT_TOKENS + len(SUMMARY_REQUEST)) // CHUNK)
+SUMMARY = "S" * 400  # so that an opening takes several passes; the system text's end comes from the disk
 LONG, SHORT = "L" * 2_900, "Short?"
 
 
@@ -48,6 +49,11 @@ def epoch(b: Bench, number: int = 0) -> Sequence[Entry]:
 
 def epochs(b: Bench) -> int:
     return len(b.app.registry.services.log.epochs(str(b.project)))
+
+
+async def told(b: Bench) -> None:
+    """Until work in idle time has been told to stop."""
+    await until(lambda: b.app.registry.rest._job.cancelled)
 
 
 async def nearly_full(b: Bench) -> None:
@@ -181,8 +187,8 @@ async def test_last_turns_stay_within_their_number_and_share(
 
 
 async def test_files_open_first_then_those_spoken_of_last_within_their_share(tmp_path: Path) -> None:
-    """There is room for two files of 150 bytes."""
-    settings = {"context": {"epoch_files_share": 400 / LIMIT}}
+    """There is room for one of 150 bytes beside the open one."""
+    settings = {"context": {"epoch_files_share": 300 / LIMIT}}
     async with made(tmp_path, "two", "two", "SUM", settings=settings) as b:
         for name in ("a", "b", "c"):
             (b.project / f"{name}.py").write_text(name * 149 + "\n")
@@ -249,7 +255,8 @@ PHASES = [
 async def test_a_question_in_any_phase_is_answered_in_the_old_epoch(
     tmp_path: Path, kind: str, after: int, phase: str
 ) -> None:
-    async with made(tmp_path, "SUMMARY", "three", "SUMMARY") as b:
+    began = (kind, after) == ("decode", 0)  # the reply's head is being read, and its first token comes with it
+    async with made(tmp_path, SUMMARY) as b:
         await nearly_full(b)
         session, old = await b.session(), b.ids()
         b.gate.hold(kind, after)
@@ -257,17 +264,15 @@ async def test_a_question_in_any_phase_is_answered_in_the_old_epoch(
         await b.gate.reached()
         assert (await b.app.registry.status(0))["conversations"][0]["preparing"] == phase
         until_here = len(b.gate.passes)
-        if phase == "summary":
-            b.backend._replies[:] = ["SUMMARY", "three", "SUMMARY"]  # what is cut off does not count
-            b.backend._replies = b.backend._replies[: len(b.backend._replies)]
+        b.backend._replies[:] = [*["cut off"] * began, "three", SUMMARY]
         task, _ = b.begin("Now?")
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         answer = await task
         assert answer.finish is Finish.COMPLETE
         assert (answer.usage.plan, answer.usage.live) == ("live", len(old))
         # The pass that ran was the last one; then come the question, the reply's head and its tokens.
-        assert b.gate.passes[until_here][1] == len(old)
+        assert b.gate.passes[until_here + began][1] == len(old)
         assert session.conversation.epoch == 0
         assert session.preparing is None
         await b.check()
@@ -283,27 +288,27 @@ async def test_a_question_in_any_phase_is_answered_in_the_old_epoch(
 async def test_a_question_elsewhere_stops_it_too_and_what_was_read_is_kept(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
-    async with made(tmp_path, "SUM", "elsewhere", settings={"engine": {"prefill_chunk_tokens": 64}}) as b:
+    async with made(tmp_path, SUMMARY, "elsewhere", settings={"engine": {"prefill_chunk_tokens": 64}}) as b:
         await nearly_full(b)
         request = -(-(NEXT_TOKENS + len(SUMMARY_REQUEST)) // 64)
         b.gate.hold("prefill", request + 2)
         await b.idle.passes()
         await b.gate.reached()
         task, _ = b.begin("Elsewhere?", root=other)
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         assert (await task).text == "elsewhere"
         session = await b.session()
         ahead = session.ahead
         assert ahead is not None
         read = ahead.live_position
-        assert read == 3 * 64
+        assert read == SYSTEM_TOKENS + 3 * 64
         assert epochs(b) == 1
         before = b.backend.passes.rows
         await b.rest()
         assert session.conversation.epoch == 1
         assert b.backend.passes.rows - before == len(b.ids()) - read  # neither the summary nor the beginning again
-        assert b.entries()[1].text == f"{HEAD}SUM\n"
+        assert b.entries()[1].text == f"{HEAD}{SUMMARY}\n"
         await b.check()
 
 
@@ -316,7 +321,7 @@ async def test_a_finished_summary_is_kept_with_the_turns_that_came_after_it(tmp_
             await b.gate.reached()  # reading the opening
             assert (await b.session()).preparing == "reading"
             task, _ = b.begin(question)
-            await asyncio.sleep(0)
+            await told(b)
             b.gate.open()
             await task
         await b.rest()
@@ -334,7 +339,7 @@ async def test_a_summary_that_leaves_turns_out_is_made_again(tmp_path: Path) -> 
         await b.idle.passes()
         await b.gate.reached()
         task, _ = b.begin("Three?")
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         await task
         await b.ask("Four?")
@@ -392,7 +397,7 @@ async def test_the_end_does_not_wait_for_an_epoch(tmp_path: Path) -> None:
         await b.idle.passes()
         await b.gate.reached()
         stopping = asyncio.create_task(b.app.registry.stop(10))
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         await stopping
         assert b.ids() == ids
@@ -417,7 +422,7 @@ async def test_nothing_begins_while_somebody_waits_and_the_wait_begins_anew(tmp_
 
 @pytest.mark.parametrize(("kind", "after", "phase"), PHASES)
 async def test_an_error_of_the_model_harms_nothing(tmp_path: Path, kind: str, after: int, phase: str) -> None:
-    async with made(tmp_path, "SUMMARY") as b:
+    async with made(tmp_path, SUMMARY) as b:
         await nearly_full(b)
         session, old = await b.session(), b.ids()
         b.gate.fail(kind, after)
@@ -467,7 +472,7 @@ async def test_a_store_that_refuses_is_said_once_and_the_epoch_begins_without(tm
         disk.full = True
         await b.rest()
         session = await b.session()
-        assert (session.conversation.epoch, session.saved) == (1, 0)
+        assert (session.conversation.epoch, session.saved) == (1, SYSTEM_TOKENS)
         assert len(b.notices) == 1
         assert "checkpoint was not written" in b.notices[0]
         disk.full = False
@@ -548,7 +553,7 @@ async def test_forced_with_a_summary_that_was_made(tmp_path: Path) -> None:
         await b.idle.passes()
         await b.gate.reached()
         task, _ = b.begin("Three?")
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         await task
         await b.ask("x" * 1_000)
@@ -562,7 +567,7 @@ async def test_forced_with_a_summary_that_was_made(tmp_path: Path) -> None:
 async def test_forced_into_the_epoch_that_was_being_read(tmp_path: Path) -> None:
     """What has been read of it by then is not read again, files included."""
     settings = {"engine": {"prefill_chunk_tokens": 64}}
-    async with made(tmp_path, "SUM", "three", settings=settings) as b:
+    async with made(tmp_path, SUMMARY, "three", settings=settings) as b:
         (b.project / "a.py").write_text("a = 1\n")
         await b.ask(LONG)
         await b.ask(SHORT, path=str(b.project / "a.py"))
@@ -570,11 +575,11 @@ async def test_forced_into_the_epoch_that_was_being_read(tmp_path: Path) -> None
         await b.idle.passes()
         await b.gate.reached()
         task, _ = b.begin("x" * 1_000)
-        await asyncio.sleep(0)
+        await told(b)
         b.gate.open()
         usage = (await task).usage
-        assert (usage.plan, usage.live) == ("live", 4 * 64)
-        opening = f"{SYSTEM}{HEAD}SUM\nFile a.py:\n```python\na = 1\n```\n{SHORT}{HEADER}two<|im_end|>"
+        assert (usage.plan, usage.live) == ("live", SYSTEM_TOKENS + 4 * 64)
+        opening = f"{SYSTEM}{HEAD}{SUMMARY}\nFile a.py:\n```python\na = 1\n```\n{SHORT}{HEADER}two<|im_end|>"
         assert text_of(b.ids()).startswith(f"{opening}{NEXT}xxx")
         await b.check()
         states = await b.app.registry.services.worker.call(lambda _backend: len(b.backend._states))
@@ -586,7 +591,7 @@ async def test_forced_into_the_epoch_that_was_being_read(tmp_path: Path) -> None
 async def test_forced_with_the_least_when_nothing_more_fits(tmp_path: Path) -> None:
     async with made(tmp_path, "three") as b:
         await nearly_full(b)
-        await b.ask("x" * 3_550)
+        await b.ask("x" * 3_630)
         assert text_of(b.ids()).startswith(f"{SYSTEM}{NOTE}xxx")
         assert SHORT not in [e.text for e in b.entries()]
 
@@ -597,10 +602,10 @@ async def test_forced_with_the_least_when_nothing_more_fits(tmp_path: Path) -> N
 async def test_limit_of_the_settings_is_the_limit(tmp_path: Path) -> None:
     settings = {"context": {"max_tokens": 1_024}}
     async with made(tmp_path, *["x"] * 9, settings=settings) as b:
-        await b.ask("a" * 300)
+        await b.ask("a" * 330)
         status = await b.app.registry.status(0)
         assert status["model"]["context_tokens"] == 1_024
-        await b.ask("b" * 300)  # with the head of the reply and room for one it does not fit
+        await b.ask("b" * 330)  # with the head of the reply and room for one it does not fit
         assert epochs(b) == 2
         assert "limit of 1,024 tokens" in b.notices[0]
         with pytest.raises(Exception, match="scripted may read here 1,024: ask about a smaller part"):
