@@ -178,6 +178,13 @@ class Bench:
             for task in done:
                 task.result()
 
+    async def interrupt(self, text: str, **about: Any) -> asyncio.Task[Answer]:
+        """Ask, and return as soon as the work of idle time has been told to stop."""
+        at_rest = self.app.registry.rest._job
+        task, _ = self.begin(text, **about)
+        await until(lambda: at_rest.cancelled)
+        return task
+
     async def session(self, root: Path | None = None) -> Session:
         return await self.app.registry.session(root or self.project)
 

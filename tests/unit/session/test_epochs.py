@@ -51,11 +51,6 @@ def epochs(b: Bench) -> int:
     return len(b.app.registry.services.log.epochs(str(b.project)))
 
 
-async def told(b: Bench) -> None:
-    """Until work in idle time has been told to stop."""
-    await until(lambda: b.app.registry.rest._job.cancelled)
-
-
 async def nearly_full(b: Bench) -> None:
     """Two turns that make the next epoch due."""
     await b.ask(LONG)
@@ -265,8 +260,7 @@ async def test_a_question_in_any_phase_is_answered_in_the_old_epoch(
         assert (await b.app.registry.status(0))["conversations"][0]["preparing"] == phase
         until_here = len(b.gate.passes)
         b.backend._replies[:] = [*["cut off"] * began, "three", SUMMARY]
-        task, _ = b.begin("Now?")
-        await told(b)
+        task = await b.interrupt("Now?")
         b.gate.open()
         answer = await task
         assert answer.finish is Finish.COMPLETE
@@ -294,8 +288,7 @@ async def test_a_question_elsewhere_stops_it_too_and_what_was_read_is_kept(tmp_p
         b.gate.hold("prefill", request + 2)
         await b.idle.passes()
         await b.gate.reached()
-        task, _ = b.begin("Elsewhere?", root=other)
-        await told(b)
+        task = await b.interrupt("Elsewhere?", root=other)
         b.gate.open()
         assert (await task).text == "elsewhere"
         session = await b.session()
@@ -320,8 +313,7 @@ async def test_a_finished_summary_is_kept_with_the_turns_that_came_after_it(tmp_
             await b.idle.passes()
             await b.gate.reached()  # reading the opening
             assert (await b.session()).preparing == "reading"
-            task, _ = b.begin(question)
-            await told(b)
+            task = await b.interrupt(question)
             b.gate.open()
             await task
         await b.rest()
@@ -338,8 +330,7 @@ async def test_a_summary_that_leaves_turns_out_is_made_again(tmp_path: Path) -> 
         b.gate.hold("prefill", REQUEST_PASSES)
         await b.idle.passes()
         await b.gate.reached()
-        task, _ = b.begin("Three?")
-        await told(b)
+        task = await b.interrupt("Three?")
         b.gate.open()
         await task
         await b.ask("Four?")
@@ -396,8 +387,9 @@ async def test_the_end_does_not_wait_for_an_epoch(tmp_path: Path) -> None:
         b.gate.hold("decode", 1)
         await b.idle.passes()
         await b.gate.reached()
+        at_rest = b.app.registry.rest._job
         stopping = asyncio.create_task(b.app.registry.stop(10))
-        await told(b)
+        await until(lambda: at_rest.cancelled)
         b.gate.open()
         await stopping
         assert b.ids() == ids
@@ -552,8 +544,7 @@ async def test_forced_with_a_summary_that_was_made(tmp_path: Path) -> None:
         b.gate.hold("prefill", REQUEST_PASSES)
         await b.idle.passes()
         await b.gate.reached()
-        task, _ = b.begin("Three?")
-        await told(b)
+        task = await b.interrupt("Three?")
         b.gate.open()
         await task
         await b.ask("x" * 1_000)
@@ -574,8 +565,7 @@ async def test_forced_into_the_epoch_that_was_being_read(tmp_path: Path) -> None
         b.gate.hold("prefill", -(-(NEXT_TOKENS + len(SUMMARY_REQUEST)) // 64) + 3)
         await b.idle.passes()
         await b.gate.reached()
-        task, _ = b.begin("x" * 1_000)
-        await told(b)
+        task = await b.interrupt("x" * 1_000)
         b.gate.open()
         usage = (await task).usage
         assert (usage.plan, usage.live) == ("live", SYSTEM_TOKENS + 4 * 64)
