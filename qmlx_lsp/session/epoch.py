@@ -202,12 +202,13 @@ def _text(session: Session, outcome: Outcome) -> str:
 
 
 async def _open(session: Session, job: Job) -> Session | None:
-    """The opening as it would be now, with what has been read of it already; None when ``job`` is cancelled first, or
-    when there is no room for one."""
+    """The opening as it would be now, with what has been read of it already; None when something was said meanwhile,
+    or when there is no room for one."""
+    of = len(session.transcript.log)
     made = await prepared(session)
-    if job.cancelled:
+    if job.cancelled or len(session.transcript.log) != of:
         return None
-    of, former = len(session.transcript.log), session.ahead
+    former = session.ahead
     if former is not None and made is not None:
         wanted, read = made.transcript.log, former.transcript.log
         if len(wanted) == len(read) and wanted.digest(len(wanted)) == read.digest(len(read)):
@@ -219,6 +220,8 @@ async def _open(session: Session, job: Job) -> Session | None:
             made.live_bytes = former.live_bytes
             former.settle(None, None, "goes on in another opening")
     session.drop_ahead("overtaken")
+    if made is not None:  # what it is going to take
+        made.live_bytes = max(made.live_bytes, len(made.transcript.log) * session.model.info.row_bytes)
     session.ahead, session.ahead_of = made, of
     return made
 
@@ -227,7 +230,6 @@ async def _read(ahead: Session, job: Job) -> Copier | None:
     """Read the opening into its state, a chunk at a time, as far as ``job`` lets, and copy it for the store on the
     way. Returns who copies."""
     end = len(ahead.transcript.log)
-    ahead.live_bytes = max(ahead.live_bytes, end * ahead.model.info.row_bytes)
     resumed = await resume(ahead, Job())
     copying = copier(ahead, resumed.state)
     stops = [*points(ahead, ahead.live_position, end), end]

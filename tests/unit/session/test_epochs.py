@@ -99,7 +99,7 @@ async def test_next_epoch_begins_with_summary_files_and_last_turns(tmp_path: Pat
             Kind.SYSTEM, Kind.CONTEXT, Kind.CONTEXT, Kind.QUESTION, Kind.ASSISTANT
         ]  # fmt: skip
         assert [i for e in epoch(b) for i in e.ids] == old
-        assert session.told == {"a.py": "a = 2\n"}
+        assert session.told == b.app._log.told(session.conversation) == {"a.py": "a = 2\n"}
         assert (session.live_position, session.saved) == (len(b.ids()), len(b.ids()))
         assert b.notices == []
         await b.check()
@@ -336,6 +336,71 @@ async def test_a_summary_that_leaves_turns_out_is_made_again(tmp_path: Path) -> 
         await b.ask("Four?")
         await b.rest()
         assert b.entries()[1].text == f"{HEAD}SUM2\n"
+
+
+async def test_what_was_read_of_another_opening_is_read_anew(tmp_path: Path) -> None:
+    """All of it had been read, its last turn included, when another turn took that one's place."""
+    settings = {"context": {"carry_turns": 1}}
+    async with made(tmp_path, SUMMARY, "three", "four", settings=settings) as b:
+        await nearly_full(b)
+        session = await b.session()
+        b.gate.hold("prefill", REQUEST_PASSES + 1)
+        await b.idle.passes()
+        await b.gate.reached()
+        task = await b.interrupt("Three?")
+        b.gate.open()
+        await task
+        assert session.ahead is not None
+        assert SHORT in [e.text for e in session.ahead.transcript.entries]
+        assert session.ahead.live_position == len(session.ahead.transcript.log)
+        await b.rest()
+        assert session.conversation.epoch == 1
+        assert [e.text for e in b.entries() if e.kind is Kind.QUESTION] == ["Three?"]
+        await b.check()
+        assert (await b.ask("Four?")).usage.plan == "live"
+        await b.check()
+
+
+async def test_what_is_said_without_a_question_is_not_lost(tmp_path: Path) -> None:
+    """A tool's result comes while the opening is read: nobody waits, but the opening lacks it."""
+    async with made(tmp_path, SUMMARY) as b:
+        await nearly_full(b)
+        session = await b.session()
+        b.gate.hold("prefill", REQUEST_PASSES)
+        await b.idle.passes()
+        await b.gate.reached()
+        async with session.lock:
+            said = session.transcript.draft([(Kind.CONTEXT, "Result\n", None)])
+            await b.app.registry.services.on_log(b.app._log.append, session.conversation, said, {})
+            session.transcript.extend(said)
+        b.gate.open()
+        await b.rested()
+        assert session.conversation.epoch == 0
+        assert b.entries()[-1].text == "Result\n"
+        await b.check()
+
+
+async def test_another_conversation_makes_room_for_the_second_state(tmp_path: Path) -> None:
+    """Both live states have room, but not the opening beside them: 4 bytes a token, and a digest for each."""
+    other = tmp_path / "other"
+    other.mkdir()
+    states = {"live_gib": 4 * (DUE + 900) / (1 << 30)}
+    async with made(tmp_path, "elsewhere", SUMMARY, settings={"memory": states}) as b:
+        await nearly_full(b)
+        await b.ask("Elsewhere?", root=other)
+        elsewhere = await b.session(other)
+        assert elsewhere.live is not None
+        await until(lambda: elsewhere.saved == elsewhere.live_position)
+        b.gate.hold("prefill", REQUEST_PASSES)
+        await b.idle.passes()
+        await b.gate.reached()
+        assert (await b.session()).preparing == "reading"
+        assert elsewhere.live is None
+        b.gate.open()
+        await b.rested()
+        assert epochs(b) == 2
+        position = len(b.ids(other))
+        assert (await b.ask("And?", root=other)).usage.restored == position
 
 
 class Blocked(FaultyFiles):
