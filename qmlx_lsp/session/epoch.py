@@ -25,7 +25,7 @@ from qmlx_lsp.engine.worker import EngineClosed, Priority
 from qmlx_lsp.session.checkpoint import Copier, copier, hand_over, points, save, settled
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.loading import seen
-from qmlx_lsp.session.opening import carried, due_at, prepared, step_into
+from qmlx_lsp.session.opening import carried, due_at, opening_tokens, prepared, step_into
 from qmlx_lsp.session.resume import resume
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.transcript.entry import Finish, Kind
@@ -152,7 +152,9 @@ def _request(session: Session, state: StateId) -> EngineJob:
     settings, info, transcript = session.services.settings, session.model.info, session.transcript
     request = transcript.draft([(Kind.QUESTION, SUMMARY_REQUEST, None)])
     header = transcript.reply_header(request)
-    most = settings.context.summary_tokens + (settings.model.max_tokens if _thinks(session) else 0)
+    most = min(settings.context.summary_tokens, opening_tokens(session) // 2)
+    if _thinks(session):
+        most += settings.model.max_tokens
     return EngineJob(
         state=state,
         prefill=[*transcript.log.ids(session.live_position), *(i for entry in request for i in entry.ids)],
@@ -242,8 +244,10 @@ async def _read(ahead: Session, job: Job) -> Copier | None:
             to = min(at + chunk, next(stop for stop in stops if stop > at))
             copied = copying if to in stops else None
             work = _chunk(resumed.state, ahead.transcript.log.ids(at, to), copied)
-            nbytes = await _dropping(ahead, _call(ahead, job, work))
-            if nbytes is not None:
+            nbytes = await _call(
+                ahead, job, work
+            )  # if it fails, ``prepare`` drops the state before anyone has the lock
+            if nbytes is not None and ahead.live is not None:
                 ahead.settle(resumed.state, to)
                 ahead.live_bytes = nbytes
 
@@ -264,5 +268,6 @@ async def _save(ahead: Session, copying: Copier | None, job: Job) -> None:
     tried = copying is not None and (copying.pending or copying.error)
     await job.unless_cancelled(save(ahead, copying, None))
     if not tried and ahead.saved < end:  # all was read at an earlier rest
-        await job.unless_cancelled(hand_over(ahead))
+        async with ahead.lock:
+            await job.unless_cancelled(hand_over(ahead))
         await job.unless_cancelled(settled(ahead))

@@ -33,6 +33,13 @@ def due_at(session: Session) -> int | None:
     return None if share >= 1.0 else int(session.context_tokens * share)
 
 
+def opening_tokens(session: Session) -> int:
+    """Tokens that the beginning of an epoch may have at most; see the module's second invariant."""
+    at = due_at(session)
+    assert at is not None, "asked for where epochs are prepared only"
+    return at // 2
+
+
 def carried(session: Session) -> list[Turn]:
     """The turns that would go into the next epoch now."""
     limits = session.services.settings.context
@@ -53,9 +60,7 @@ def forced(session: Session) -> Iterator[Session]:
 
 async def prepared(session: Session) -> Session | None:
     """The beginning of the next epoch with the files in use as they are now; None when there is no room for one."""
-    at = due_at(session)
-    assert at is not None, "asked for where epochs are prepared only"
-    most = min(at // 2, _memory_tokens(session))
+    most = min(opening_tokens(session), _memory_tokens(session))
     share = session.services.settings.context.epoch_files_share
     entries, summary, open_texts = session.transcript.entries, session.summary, session.open_texts()
     recent = [path for path in recent_paths(entries) if path in session.told]

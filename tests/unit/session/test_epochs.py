@@ -103,6 +103,13 @@ async def test_next_epoch_begins_with_summary_files_and_last_turns(tmp_path: Pat
         assert (session.live_position, session.saved) == (len(b.ids()), len(b.ids()))
         assert b.notices == []
         await b.check()
+        store = b.app.registry.services.store
+        assert store is not None
+        found = store.find(
+            session.model.info.fingerprint, session.transcript.log, needs_snapshot=True, limit=len(b.ids())
+        )
+        assert found[0].position == len(b.ids())
+        assert store._catalog.leases.held() == set(found[0].files)  # and nothing of the old epoch any more
 
 
 async def test_who_asks_next_waits_for_nothing(tmp_path: Path) -> None:
@@ -231,6 +238,20 @@ async def test_nothing_of_the_old_epoch_is_lost_and_epochs_go_on(tmp_path: Path)
         assert len(seen) >= 3
         assert [[i for e in epoch(b, n) for i in e.ids] for n in range(len(seen))] == seen
         assert b.notices == []
+
+
+async def test_a_summary_speaks_of_all_that_was_said(tmp_path: Path) -> None:
+    """The live state is behind the log, for a question was cancelled while it was read."""
+    async with bench(tmp_path, quick(), context_tokens=LIMIT, replies=["one"]) as b:
+        await b.ask(LONG)
+        await b.cancelled("x" * 300, "prefill")
+        session = await b.session()
+        position, told = session.live_position, len(b.ids())
+        assert position < told
+        withdrawn = len("\n\n(The question above was withdrawn before it was answered.)\n")
+        read = told + withdrawn + len(SUMMARY_REQUEST) + HEADER_TOKENS
+        await b.rest()
+        assert b.entries()[1].text.startswith(f"{HEAD}I have read {read} tokens")
 
 
 # --- interrupted ----------------------------------------------------------------------------------------------------
@@ -445,6 +466,22 @@ async def test_a_question_while_the_opening_goes_to_the_disk(tmp_path: Path, her
         await b.check()
 
 
+async def test_a_question_does_not_wait_for_work_that_waits_for_the_engine(tmp_path: Path) -> None:
+    async with made(tmp_path, "three") as b:
+        await nearly_full(b)
+        session, worker = await b.session(), b.app.registry.services.worker
+        go = threading.Event()
+        busy = worker.submit(lambda _backend: go.wait(20))
+        await b.idle.passes()
+        await until(lambda: session.preparing == "summary" and worker.running and worker.waiting)
+        task = await b.interrupt("Now?")
+        await until(lambda: session.preparing is None)
+        assert not busy.done()
+        go.set()
+        assert (await task).text == "three"
+        assert epochs(b) == 1
+
+
 async def test_the_end_does_not_wait_for_an_epoch(tmp_path: Path) -> None:
     async with made(tmp_path, "SUM") as b:
         await nearly_full(b)
@@ -497,6 +534,62 @@ async def test_an_error_of_the_model_harms_nothing(tmp_path: Path, kind: str, af
         await b.check()
         states = await b.app.registry.services.worker.call(lambda _backend: len(b.backend._states))
         assert states == 1
+
+
+class Failing(ScriptedBackend):
+    """Its next pass that reads fails half-way, on request."""
+
+    fail = False
+
+    def prefill(self, state: Any, ids: Sequence[int]) -> None:
+        super().prefill(state, ids)
+        if self.fail:
+            self.fail = False
+            raise RuntimeError("boom")
+
+
+async def test_a_state_that_failed_is_not_stepped_into(tmp_path: Path) -> None:
+    """Whoever has to step into the epoch to come waits for the pass that runs on it, and that one fails."""
+    async with made(tmp_path, SUMMARY, make=Failing) as b:
+        await nearly_full(b)
+        b.gate.hold("prefill", REQUEST_PASSES)
+        await b.idle.passes()
+        await b.gate.reached()
+        b.backend.fail = True  # type: ignore[attr-defined]
+        ahead = (await b.session()).ahead
+        assert ahead is not None
+        task = await b.interrupt("x" * 1_000)
+        await until(lambda: ahead.lock._waiters)
+        b.gate.open()
+        answer = await task
+        assert answer.finish is Finish.COMPLETE
+        assert f"I have read {answer.usage.context} tokens" in answer.text
+        assert text_of(b.ids()).startswith(f"{SYSTEM}{HEAD}{SUMMARY}\n")
+        await b.check()
+
+
+async def test_a_reply_that_the_log_lacks_is_written_before_the_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with made(tmp_path, "SUM") as b:
+        await b.ask(LONG)
+        real, full = b.app._log.finish_reply, [True]
+
+        def finish(*args: Any) -> None:
+            if full:
+                raise StoreError("the disk is full")
+            real(*args)
+
+        monkeypatch.setattr(b.app._log, "finish_reply", finish)
+        with pytest.raises(StoreError):
+            await b.ask(SHORT)
+        full.clear()
+        await b.rest()
+        assert epochs(b) == 2
+        assert epoch(b)[-1].finish is Finish.COMPLETE
+        assert epoch(b)[-1].text == "two"
+        assert b.entries()[-1].text == "two"
+        await b.check()
 
 
 async def test_a_log_that_refuses_the_step_leaves_all_as_it_was(
