@@ -244,9 +244,8 @@ async def _read(ahead: Session, job: Job) -> Copier | None:
             to = min(at + chunk, next(stop for stop in stops if stop > at))
             copied = copying if to in stops else None
             work = _chunk(resumed.state, ahead.transcript.log.ids(at, to), copied)
-            nbytes = await _call(
-                ahead, job, work
-            )  # if it fails, ``prepare`` drops the state before anyone has the lock
+            # If it fails, ``prepare`` drops the state before anyone else can have the lock.
+            nbytes = await _call(ahead, job, work)
             if nbytes is not None and ahead.live is not None:
                 ahead.settle(resumed.state, to)
                 ahead.live_bytes = nbytes
