@@ -69,7 +69,7 @@ async def _prepare(session: Session, job: Job, bound: Callable[[Session], None])
     session.preparing = "reading"
     copying = await _read(ahead, job)
     if session.ahead is not ahead:
-        ahead.drop_live("taken over")  # by a turn that had to, before there was a state
+        ahead.drop_live("new epoch")  # by a turn that had to, before there was a state
         return
     bound(session)
     if ahead.live_position < len(ahead.transcript.log):
@@ -220,8 +220,8 @@ async def _open(session: Session, job: Job) -> Session | None:
         if former.live is not None and known <= len(wanted) and wanted.digest(known) == read.digest(known):
             made.settle(former.live, known)
             made.live_bytes = former.live_bytes
-            former.settle(None, None, "goes on in another opening")
-    session.drop_ahead("overtaken")
+            former.settle(None, None, "new epoch")
+    session.drop_ahead("new epoch")
     if made is not None:  # what it is going to take
         made.live_bytes = max(made.live_bytes, len(made.transcript.log) * session.model.info.row_bytes)
     session.ahead, session.ahead_of = made, of

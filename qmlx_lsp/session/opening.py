@@ -143,6 +143,6 @@ async def step_into(session: Session, ahead: Session) -> None:
             session.live_bytes, session.saved = ahead.live_bytes, ahead.saved
             session.stored, session.merge = ahead.stored, ahead.merge
             session.failures, session.retry_at = ahead.failures, ahead.retry_at
-        ahead.settle(None, None, "taken over")
+        ahead.settle(None, None, "new epoch")
     if session.live is not None and session.failures:
         services.later(services.settings.store.retry_s, session)
