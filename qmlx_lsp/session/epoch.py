@@ -77,7 +77,7 @@ async def _prepare(session: Session, job: Job, bound: Callable[[Session], None])
     session.preparing = "saving"
     await _save(ahead, copying, job)
     async with session.lock:
-        if job.cancelled or session.ahead is not ahead or session.ahead_of != len(session.transcript.log):
+        if job.cancelled or session.ahead is not ahead or not session.ahead_fits:
             return
         session.preparing = "stepping"
         await session.catch_up()
@@ -123,7 +123,7 @@ class _Branch:
 async def _summarise(session: Session, job: Job) -> bool:
     """Have the model sum up the conversation. False when there is to be no opening now; True with a summary, or when
     there can be none."""
-    if session.summary is not None and complete(session.summary, session.transcript.entries, carried(session)):
+    if complete(session.known_summary, session.transcript.entries, carried(session)):
         return True
     if session.model.info.not_persisted is not None:
         return True  # its caches are of a class that cannot be rewound
@@ -143,7 +143,8 @@ async def _summarise(session: Session, job: Job) -> bool:
             logger.warning("no summary of %s: %s", session.root, branch.outcome.error)
         if branch.outcome.finish in (Finish.ERROR, Finish.CANCELLED):
             return False
-        session.summary = Summary(len(transcript.log), _text(session, branch.outcome))
+        end = len(transcript.log)
+        session.summary = Summary(end, _text(session, branch.outcome), transcript.log.digest(end))
         return branch.rewound and not job.cancelled
 
 
@@ -206,9 +207,10 @@ def _text(session: Session, outcome: Outcome) -> str:
 async def _open(session: Session, job: Job) -> Session | None:
     """The opening as it would be now, with what has been read of it already; None when something was said meanwhile,
     or when there is no room for one."""
-    of = len(session.transcript.log)
+    log = session.transcript.log
+    of = log.digest(len(log))
     made = await prepared(session)
-    if job.cancelled or len(session.transcript.log) != of:
+    if job.cancelled or session.transcript.log is not log or log.digest(len(log)) != of:
         return None
     former = session.ahead
     if former is not None and made is not None:

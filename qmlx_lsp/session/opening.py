@@ -11,7 +11,7 @@ without a turn between them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from qmlx_lsp.session.event import Ask
@@ -20,7 +20,7 @@ from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.epoch import Summary, Turn, begin, head, last_turns, recent_paths
-from qmlx_lsp.transcript.transcript import Draft, Transcript
+from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.told import Limits
 
 # The other name under which the store keeps things for a conversation: its epochs take turns with the two.
@@ -47,33 +47,30 @@ def carried(session: Session) -> list[Turn]:
     return last_turns(session.transcript.entries, limits.carry_turns, most)
 
 
-def forced(session: Session) -> Iterator[Session]:
-    """Beginnings for a turn that does not fit any more, the best first: the prepared one if it says all, one without
-    files (they come with the turn), and the least possible."""
-    if session.ahead is not None and session.ahead_of == len(session.transcript.log):
-        yield session.ahead
-    if turns := carried(session):
-        yield _beside(session, _bare(session, session.summary, turns))
-    yield _beside(session, _bare(session, session.summary, ()))
-    yield _beside(session, _bare(session, None, ()))
+def forced(session: Session) -> list[Callable[[], Session]]:
+    """Beginnings for a turn that does not fit any more, the best first: the prepared one if it says all, some without
+    files (they come with the turn), and the least possible. Making one blocks (encodes)."""
+    ahead = session.ahead if session.ahead_fits else None
+    known, turns = session.known_summary, carried(session)
+    made = [partial(_beside, session, known, turns), partial(_beside, session, known, []), partial(_beside, session)]
+    return [*([lambda: ahead] if ahead is not None else []), *made]
 
 
 async def prepared(session: Session) -> Session | None:
     """The beginning of the next epoch with the files in use as they are now; None when there is no room for one."""
     most = min(opening_tokens(session), _memory_tokens(session))
     share = session.services.settings.context.epoch_files_share
-    entries, summary, open_texts = session.transcript.entries, session.summary, session.open_texts()
+    entries, summary, open_texts = session.transcript.entries, session.known_summary, session.open_texts()
     recent = [path for path in recent_paths(entries) if path in session.told]
     turns = carried(session)
 
     def work() -> Session | None:
         for kept in (turns, []):
-            bare = _bare(session, summary, kept)
-            if (left := most - len(bare.log)) >= 0:
+            beside = _beside(session, summary, kept)
+            if (left := most - len(beside.transcript.log)) >= 0:
                 break
         else:
             return None
-        beside = _beside(session, bare)
         gathered = _files(beside, open_texts, recent, min(int(session.context_tokens * share), left))
         blocks = [*head(summary, entries, kept), *gathered.drafts]
         beside.transcript = begin(Transcript(session.model.renderer), SYSTEM_TEXT, blocks, kept)
@@ -95,12 +92,6 @@ def _files(beside: Session, open_texts: Mapping[str, str], recent: Sequence[str]
     )
 
 
-def _bare(session: Session, summary: Summary | None, turns: Sequence[Turn]) -> Transcript:
-    """The opening without files."""
-    blocks: list[Draft] = head(summary, session.transcript.entries, turns)
-    return begin(Transcript(session.model.renderer), SYSTEM_TEXT, blocks, turns)
-
-
 def _memory_tokens(session: Session) -> int:
     """Tokens of a second state for which there is memory beside the live one."""
     row_bytes = session.model.info.row_bytes
@@ -108,9 +99,11 @@ def _memory_tokens(session: Session) -> int:
     return max(0, int(left / row_bytes)) if row_bytes else session.context_tokens
 
 
-def _beside(session: Session, opening: Transcript) -> Session:
-    """A session that begins with ``opening``, in no registry and with no live state."""
+def _beside(session: Session, summary: Summary | None = None, turns: Sequence[Turn] = ()) -> Session:
+    """A session that begins with these and no files, in no registry and with no live state. Blocking (encodes)."""
     root = str(session.root)
+    blocks = head(summary, session.transcript.entries, turns)
+    opening = begin(Transcript(session.model.renderer), SYSTEM_TEXT, blocks, turns)
     return Session(
         session.root, session.services, session.model, ignore_rules(session.root), session.open_texts,
         session.conversation, opening, {}, owner=root + _OTHER_OWNER if session.owner == root else root,

@@ -67,8 +67,8 @@ class Session:
     ``owner`` is the name under which the store keeps what this session stands on.
 
     ``ahead`` is the epoch to come, while it is prepared: a session of its own that nobody can ask, with the opening
-    as its transcript. It was made from the first ``ahead_of`` tokens of this log. ``summary`` is what the model wrote
-    for it, and ``preparing`` names the step that runs.
+    as its transcript. It was made when this log had the digest ``ahead_of``; see ``ahead_fits``. ``summary`` is what
+    the model wrote for it; see ``known_summary``. ``preparing`` names the step that runs.
     """
 
     root: Path
@@ -94,7 +94,7 @@ class Session:
     last_used: float = 0.0
     owner: str = ""
     ahead: Session | None = None
-    ahead_of: int = 0
+    ahead_of: bytes = b""
     summary: Summary | None = None
     preparing: str | None = None
 
@@ -109,6 +109,17 @@ class Session:
     def context_tokens(self) -> int:
         """Tokens that an epoch of this conversation may have."""
         return context_limit(self.model.info, self.services.settings)
+
+    @property
+    def ahead_fits(self) -> bool:
+        """Whether the epoch to come was made from all that has been said, and nothing else."""
+        log = self.transcript.log
+        return self.ahead is not None and self.ahead_of == log.digest(len(log))
+
+    @property
+    def known_summary(self) -> Summary | None:
+        """What the model wrote about this epoch, whatever became of the conversation since."""
+        return self.summary if self.summary is not None and self.summary.is_of(self.transcript.log) else None
 
     @property
     def held_bytes(self) -> int:

@@ -97,7 +97,10 @@ async def _append(session: Session, ask: Ask) -> None:
 async def _begin_anew(session: Session, ask: Ask, entries: list[Entry]) -> tuple[dict[str, str | None], list[Entry]]:
     """Step into a new epoch, for ``entries`` do not fit into this one; returns what the turn has to say there."""
     limit = session.context_tokens
-    for ahead in forced(session) if session.transcript.entries else ():
+    if not session.transcript.entries:
+        raise _too_long(session, entries)
+    for make in forced(session):
+        ahead = await asyncio.to_thread(make)
         told, entries = await _draft(session, ask, ahead.transcript, ahead.told)
         if _fits(session, ahead.transcript, entries):
             await step_into(session, ahead)
@@ -108,10 +111,14 @@ async def _begin_anew(session: Session, ask: Ask, entries: list[Entry]) -> tuple
             )
             session.services.notice(EPOCH, None)  # it is over, and the next time it is said again
             return told, entries
-    name = session.model.info.name
+    raise _too_long(session, entries)
+
+
+def _too_long(session: Session, entries: Sequence[Entry]) -> QuestionError:
+    name, limit = session.model.info.name, session.context_tokens
     reads = f"{name} reads" if limit == session.model.info.context_tokens else f"{name} may read here"
     tokens = sum(len(entry.ids) for entry in entries)
-    raise QuestionError(
+    return QuestionError(
         f"The question with its files has {tokens:,} tokens; {reads} {limit:,}: ask about a smaller part."
     )
 

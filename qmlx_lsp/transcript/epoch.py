@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from qmlx_lsp.transcript.entry import Entry, Kind
+from qmlx_lsp.transcript.tokens import TokenLog
 from qmlx_lsp.transcript.transcript import Draft, Transcript
 
 SUMMARY_REQUEST = (
@@ -28,10 +29,15 @@ _NOTE = "Note: earlier parts of this conversation are not shown, for want of roo
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the model wrote about the first ``position`` tokens of its log."""
+    """What the model wrote about the first ``position`` tokens of its log; ``digest`` is theirs."""
 
     position: int
     text: str
+    digest: bytes = b""
+
+    def is_of(self, log: TokenLog) -> bool:
+        """Whether it speaks of how ``log`` begins."""
+        return self.position <= len(log) and log.digest(self.position) == self.digest
 
 
 @dataclass(frozen=True, slots=True)

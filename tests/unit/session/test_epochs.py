@@ -650,7 +650,8 @@ async def test_a_model_that_cannot_go_back_begins_with_a_note(tmp_path: Path) ->
         assert (await b.ask("Now?")).usage.plan == "live"
 
 
-async def test_a_state_that_cannot_go_back_after_all_is_dropped_and_restored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_state_that_cannot_go_back_after_all_is_dropped_and_restored(tmp_path: Path, fails: bool) -> None:
     class Stubborn(ScriptedBackend):
         def rewind(self, *args: Any) -> None:
             raise ValueError("lost")
@@ -658,9 +659,12 @@ async def test_a_state_that_cannot_go_back_after_all_is_dropped_and_restored(tmp
     async with made(tmp_path, "SUM", "three", make=Stubborn) as b:
         await nearly_full(b)
         old = b.ids()
+        if fails:
+            b.gate.fail("decode", 1)
         await b.rest()
         assert epochs(b) == 1
         assert (await b.session()).live is None
+        assert await b.app.registry.services.worker.call(lambda _backend: len(b.backend._states)) == 0
         usage = (await b.ask("Now?")).usage
         assert (usage.plan, usage.restored) == ("restore", len(old))
         await b.check()

@@ -120,6 +120,17 @@ def test_a_summary_that_leaves_something_out_says_so(renderer: Renderer) -> None
     assert [text for _, text, _ in head(given, made.entries, ())][1:] == [NOTE]
 
 
+def test_a_summary_is_of_one_log(renderer: Renderer) -> None:
+    made, other = told(renderer, question("A"), reply("a")), told(renderer, question("B"), reply("b"))
+    end = len(made.log)
+    given = Summary(end, "S", made.log.digest(end))
+    assert given.is_of(made.log)
+    assert not given.is_of(other.log)
+    assert not given.is_of(Transcript(renderer).log)
+    made.extend(made.draft([question("C")]))
+    assert given.is_of(made.log)
+
+
 def test_files_by_when_they_were_last_spoken_of(renderer: Renderer) -> None:
     made = told(
         renderer, (Kind.CONTEXT, "1\n", "a"), (Kind.CONTEXT, "2\n", "b"), (Kind.CONTEXT, "note\n", None),
