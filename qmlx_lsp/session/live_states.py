@@ -37,7 +37,9 @@ class LiveStates:
 
     def _too_much(self, newest: Session) -> list[Session]:
         """The sessions to free, the one used longest ago first. Not those that are answering."""
-        held = sorted((s for s in self._sessions() if s.live is not None), key=lambda s: s.last_used)
+        held = sorted(
+            (s for s in self._sessions() if s.live is not None or s.ahead is not None), key=lambda s: s.last_used
+        )
         excess = sum(s.held_bytes for s in held) - self._limit
         going: list[Session] = []
         for session in held:

@@ -212,7 +212,7 @@ class Registry:
                 {
                     "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
                     "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
-                    "busy": s.lock.locked(), "preparing": s.preparing,
+                    "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
                 }
                 for s in self.sessions
             ],
