@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from qmlx_lsp.engine.backend import Backend, Sampling, StateId
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
-from qmlx_lsp.engine.worker import EngineClosed, Priority
+from qmlx_lsp.engine.worker import EngineBusy, EngineClosed, Priority
 from qmlx_lsp.session.checkpoint import Copier, copier, hand_over, points, save, settled
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.loading import seen
@@ -48,7 +48,7 @@ async def prepare(session: Session, job: Job, bound: Callable[[Session], None]) 
         return  # without its live state the conversation is not in use: a turn brings it back
     try:
         await _prepare(session, job, bound)
-    except EngineClosed:
+    except (EngineBusy, EngineClosed):
         return
     except Exception as error:  # noqa: BLE001 - nobody asked for this; the conversation goes on as it is
         logger.warning("the next epoch of %s was not prepared: %s: %s", session.root, type(error).__name__, error)

@@ -137,5 +137,5 @@ async def step_into(session: Session, ahead: Session) -> None:
             session.stored, session.merge = ahead.stored, ahead.merge
             session.failures, session.retry_at = ahead.failures, ahead.retry_at
         ahead.settle(None, None, "new epoch")
-    if session.live is not None and session.failures:
-        services.later(services.settings.store.retry_s, session)
+    if session.live is not None and session.failures and (pause := services.settings.store.retry_s):
+        services.later(pause, session)

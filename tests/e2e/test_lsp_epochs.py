@@ -27,11 +27,8 @@ async def test_editor_sees_a_forced_epoch_and_its_limit_and_no_prepared_one(tmp_
         await b.idle.passes()
         await b.gate.reached()
         found = await conversation()
-        assert (found["preparing"], found["epoch"], found["busy"]) == (
-            "summary",
-            0,
-            False,
-        )  # nobody waits for an answer
+        # Nobody waits for an answer, so it is not busy.
+        assert (found["preparing"], found["epoch"], found["busy"]) == ("summary", 0, False)
         b.gate.open()
         await b.rested()
         found = await conversation()

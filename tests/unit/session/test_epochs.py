@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
+from qmlx_lsp.engine.worker import EngineBusy
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.session.model import SYSTEM_TEXT
 from qmlx_lsp.storage.files import Piece
@@ -630,6 +631,50 @@ async def test_a_store_that_refuses_is_said_once_and_the_epoch_begins_without(tm
         position = session.live_position
         await b.restart(replies=["four"])
         assert (await b.ask("And?")).usage.restored == position
+
+
+async def test_an_opening_that_was_not_saved_is_saved_later_by_itself(tmp_path: Path) -> None:
+    disk = Full()
+    disk.full = False
+    store = {"retry_s": 0.05, "free_floor_gib": 0.0, "restore_gain_tokens": 1}
+    async with made(tmp_path, SUMMARY, files=disk, settings={"store": store}) as b:
+        await nearly_full(b)
+        disk.full = True
+        await b.rest()
+        session = await b.session()
+        assert session.conversation.epoch == 1
+        disk.full = False
+        await until(lambda: session.saved == session.live_position == len(b.ids()))
+        assert len(b.notices) == 1
+
+
+async def test_a_full_queue_of_the_engine_only_puts_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has been read by then is kept."""
+    async with made(tmp_path, SUMMARY) as b:
+        await nearly_full(b)
+        session, worker = await b.session(), b.app.registry.services.worker
+        b.gate.hold("prefill", REQUEST_PASSES)
+        await b.idle.passes()
+        await b.gate.reached()
+        real = worker.submit
+
+        def full(*_args: Any) -> None:
+            raise EngineBusy("256 requests are waiting for the model; try again later.")
+
+        monkeypatch.setattr(worker, "submit", full)
+        b.gate.open()
+        await b.rested()
+        monkeypatch.setattr(worker, "submit", real)
+        assert session.conversation.epoch == 0
+        assert session.ahead is not None
+        read = session.ahead.live_position
+        assert read == SYSTEM_TOKENS + CHUNK
+        await b.ask("elsewhere", root=tmp_path)
+        before = b.backend.passes.rows
+        await b.rest()
+        assert session.conversation.epoch == 1
+        assert b.backend.passes.rows - before == len(b.ids()) - read
+        await b.check()
 
 
 class Unknown(ScriptedBackend):
