@@ -6,6 +6,7 @@ A token is a byte here, so that lengths and texts can be counted by hand.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -481,6 +482,27 @@ async def test_a_question_does_not_wait_for_work_that_waits_for_the_engine(tmp_p
         go.set()
         assert (await task).text == "three"
         assert epochs(b) == 1
+
+
+@pytest.mark.parametrize(("kind", "after", "phase"), PHASES)
+async def test_killed_in_any_phase_the_old_epoch_goes_on(tmp_path: Path, kind: str, after: int, phase: str) -> None:
+    async with made(tmp_path, SUMMARY) as b:
+        await nearly_full(b)
+        old, project = b.ids(), b.project
+        b.gate.hold(kind, after)
+        await b.idle.passes()
+        await b.gate.reached()
+        shutil.copytree(tmp_path / "home", tmp_path / "killed" / "home")  # as a kill would leave it
+        b.gate.open()
+        await b.rested()
+    async with bench(tmp_path / "killed", quick(), context_tokens=LIMIT, replies=["three", SUMMARY]) as later:
+        later.project = project
+        assert later.ids() == old
+        usage = (await later.ask("Now?")).usage
+        assert (usage.plan, usage.restored) == ("restore", len(old))
+        await later.rest()
+        assert epochs(later) == 2
+        await later.check()
 
 
 async def test_the_end_does_not_wait_for_an_epoch(tmp_path: Path) -> None:
