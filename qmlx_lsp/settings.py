@@ -1,7 +1,7 @@
 """Every setting and limit, with its unit, its default and where it may come from.
 
-Later wins: defaults, ``config.toml``, environment (``QMLX_`` and the key's last part: ``QMLX_MAX_TOKENS``;
-``QMLX_MODEL`` for ``model.name``). Standard library only: the connector reads settings too.
+Later wins: defaults, ``config.toml``, environment (``QMLX_`` and the key's last part: ``QMLX_MAX_TOKENS`` is
+``model.max_tokens``; other names stand in ``_ENV_NAMES``). Standard library only: the connector reads settings too.
 
 Invariant: settings are read once, checked whole, and frozen. An unknown key or a wrong type is an error that names
 the key, the place it came from and what is allowed; nothing is ever silently ignored.
@@ -96,6 +96,15 @@ class Context:
     share: float = _number(0.5, 0.05, 0.95, "share of the model's context that files may take in one turn")
     max_diff_share: float = _number(0.6, 0.0, 10.0, "a longer diff, as a share of the file, tells the file anew")
     question_max_kb: int = _number(256, 1, 1_000_000, "KiB of a question at most")
+    max_tokens: int = _number(
+        0, 0, 1_000_000_000, "tokens of an epoch at most; 0: what the model reads and memory holds"
+    )
+    epoch_share: float = _number(0.75, 0.1, 1.0, "share of max_tokens at which the next epoch is prepared; 1: never")
+    epoch_files_share: float = _number(0.25, 0.0, 0.5, "share of max_tokens for files at the beginning of an epoch")
+    summary_tokens: int = _number(512, 16, 100_000, "tokens of the summary that an epoch begins with at most")
+    carry_turns: int = _number(3, 0, 1_000, "last turns that go verbatim into the next epoch at most")
+    carry_share: float = _number(0.1, 0.0, 0.5, "share of max_tokens that these turns may take")
+    idle_s: float = _number(2.0, 0.0, 86_400.0, "seconds without a question before work in idle time begins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +154,11 @@ def load(config_file: Path, environ: Mapping[str, str] = os.environ) -> Settings
 
 def env_name(section: str, key: str) -> str:
     """The environment variable of a setting."""
-    return "QMLX_MODEL" if (section, key) == ("model", "name") else f"QMLX_{key.upper()}"
+    return _ENV_NAMES.get((section, key), f"QMLX_{key.upper()}")
 
 
+# ``QMLX_NAME`` would say nothing, and ``QMLX_MAX_TOKENS`` is the length of a reply.
+_ENV_NAMES = {("model", "name"): "QMLX_MODEL", ("context", "max_tokens"): "QMLX_CONTEXT_TOKENS"}
 _SECTIONS = {f.name: f for f in fields(Settings)}
 
 

@@ -38,7 +38,8 @@ class ModelInfo:
     ``fingerprint`` (16 bytes) covers everything that makes a state reusable. ``template`` is the chat template's
     source, or what renders it, or None when the model has none; ``tokens`` are the texts that templates know by name.
     ``think`` and ``call`` hold the texts that open and close a thinking block and a tool's call, if they are known.
-    ``not_persisted`` says why states of this model cannot be checkpointed, or is None when they can.
+    ``not_persisted`` says why states of this model cannot be checkpointed, or is None when they can. ``row_bytes``:
+    bytes of memory that each token's rows take; 0 if none.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModelInfo:
     think: tuple[str, str] | None = None
     call: tuple[str, str] | None = None
     not_persisted: str | None = None
+    row_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,6 +112,7 @@ class ScriptedBackend:
             needs_snapshot=self._hybrid,
             tokenizer_json=tokenizer_json(),
             template=FAMILIES["ChatML"][1],
+            row_bytes=_ROW.heads * _ROW.row_bytes,
         )
 
     def new_state(self) -> StateId:

@@ -14,6 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from qmlx_lsp.engine.backend import Backend, StateId
+from qmlx_lsp.engine.plan import restore_points
 from qmlx_lsp.engine.worker import EngineClosed, Priority
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.session import Session
@@ -24,6 +25,8 @@ from qmlx_lsp.storage.writer import WriteBehind
 
 TROUBLE = "checkpoints"  # what a notice of ours is about
 SETTLE_S = 30.0  # seconds; what a disk has not written by then is taken not to be there
+# Models without a snapshot get checkpoints during a prefill so many times as often.
+ROWS_ONLY_SHARE = 4
 RETRY_DOUBLINGS = 5  # a failed checkpoint is tried again ever later, up to 2 ** 5 times ``store.retry_s``
 
 Pending = tuple[int, Future[Saved]]  # the position that was copied, and what becomes of it
@@ -84,7 +87,7 @@ def copier(session: Session, state: StateId) -> Copier | None:
     info, entries = session.model.info, session.transcript.entries
     anchors = (entries[0].end,) if entries else ()
     key = Key(info.fingerprint, session.transcript.log, info.needs_snapshot, anchors)
-    return Copier(writer, str(session.root), key, state, session.stored, session.merge)
+    return Copier(writer, session.owner, key, state, session.stored, session.merge)
 
 
 async def save(session: Session, made: Copier | None, wait_s: float | None) -> int:
@@ -136,13 +139,25 @@ def _failed(session: Session, why: str, key: Key | None = None) -> None:
         services.later(pause, session)
 
 
+def points(session: Session, start: int, end: int) -> list[int]:
+    """Where a prefill of ``[start, end)`` leaves checkpoints: where every conversation of this model begins to
+    differ, and every now and then on a long way."""
+    store, system = session.services.settings.store, session.transcript.entries[0].end
+    # Rows are written once, wherever the points lie; a snapshot is written for each.
+    spacing = store.point_tokens if session.model.info.needs_snapshot else store.point_tokens // ROWS_ONLY_SHARE
+    found = set(restore_points(start, end, spacing, store.points_max))
+    if start < system < end and system >= store.restore_gain_tokens:
+        found.add(system)
+    return sorted(found)
+
+
 # --- outside a turn -------------------------------------------------------------------------------------------------
 
 
 async def settled(session: Session) -> None:
     """Wait until nothing of this conversation waits for the disk any more; at most SETTLE_S."""
     writer = session.services.writer
-    waiting = [asyncio.wrap_future(future) for future in writer.pending(str(session.root))] if writer else []
+    waiting = [asyncio.wrap_future(future) for future in writer.pending(session.owner)] if writer else []
     for future in waiting:
         future.add_done_callback(seen)
     if waiting:
@@ -164,7 +179,7 @@ async def hand_over(session: Session) -> None:
     writer, state = session.services.writer, session.live
     if writer is None or state is None or session.saved >= session.live_position:
         return
-    if writer.pending(str(session.root)):
+    if writer.pending(session.owner):
         return  # the last turn's copy is on its way
     await ask_covered(session)
     if session.stored is None or session.stored > session.live_position:

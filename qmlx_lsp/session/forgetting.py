@@ -17,6 +17,8 @@ from typing import Any
 from qmlx_lsp.errors import QmlxError, QuestionError, StoreError
 from qmlx_lsp.session.checkpoint import SETTLE_S
 from qmlx_lsp.session.loading import seen
+from qmlx_lsp.session.opening import owners
+from qmlx_lsp.session.rest import Rest
 from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.storage import forgetting, upkeep
 from qmlx_lsp.storage.conversations import Conversation
@@ -54,6 +56,7 @@ async def begin_anew(services: Services, root: Path, opening: Opening | None) ->
             session.conversation, session.told = conversation, {}
             session.transcript = Transcript(session.model.renderer)
             session.drop_live(NEW)
+            session.drop_ahead(NEW)
     return _begun(root, conversation)
 
 
@@ -61,17 +64,20 @@ def _begun(root: Path, conversation: Conversation | None) -> dict[str, Any]:
     return {"root": str(root), "epoch": conversation.epoch if conversation is not None else 0}
 
 
-async def forget(services: Services, root: Path, opening: Opening | None) -> dict[str, Any]:
+async def forget(services: Services, root: Path, opening: Opening | None, rest: Rest) -> dict[str, Any]:
     """Delete ``root``'s conversation. What ``opening`` has opened is of no use any more; nobody gets it from now on.
+    What is being prepared at ``rest`` has ended before anything is deleted.
 
     Raises:
         QuestionError: there is no conversation.
         StoreError: something could not be deleted; what is left can be forgotten again.
     """
+    await rest.quiet()
     session = await _opened(opening)
     if session is not None:
         async with session.lock:
             session.drop_live("forgotten")
+            session.drop_ahead("forgotten")
             session.unfinished = None
     await _settled(services, root)
     gone = await services.on_store(_forget_checkpoints, services, root)
@@ -85,7 +91,8 @@ def _forget_checkpoints(services: Services, root: Path) -> Amount:
     store = services.store
     if store is None:
         return forgetting.NOTHING
-    store.pin(str(root), None)
+    for owner in owners(root):
+        store.pin(owner, None)
     with upkeep.trouble(store.folder):
         return forgetting.forget_checkpoints(services.log, str(root), store.catalog)
 
@@ -93,7 +100,8 @@ def _forget_checkpoints(services: Services, root: Path) -> Amount:
 async def _settled(services: Services, root: Path) -> None:
     """Wait until no copy waits for the disk. Raises StoreError when that takes too long."""
     writer = services.writer
-    waiting = [asyncio.wrap_future(future) for future in writer.pending(str(root))] if writer else []
+    pending = [future for owner in owners(root) for future in writer.pending(owner)] if writer else []
+    waiting = [asyncio.wrap_future(future) for future in pending]
     for future in waiting:
         future.add_done_callback(seen)
     if waiting and (await asyncio.wait(waiting, timeout=SETTLE_S))[1]:

@@ -42,6 +42,18 @@ class Gathered:
     told: Mapping[str, str | None]
 
 
+def ignore_rules(root: Path) -> Ignore:
+    """What must not be told of ``root``. An ``Ignore`` is for one thread at a time."""
+    return Ignore(str(root), _read_ignore_file)
+
+
+def _read_ignore_file(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+
+
 def relative(root: Path, path: str | Path) -> str | None:
     """``path`` below ``root`` in POSIX spelling, or None when it lies outside. ``..`` leads where it leads.
 

@@ -30,20 +30,22 @@ class LiveStates:
         """
         for session in self._too_much(newest):
             if session.saved >= session.live_position:
-                session.drop_live("memory")
+                _drop(session)
         if self._too_much(newest) and (self._freeing is None or self._freeing.done()):
             self._freeing = asyncio.create_task(self._free(newest))
             self._freeing.add_done_callback(seen)
 
     def _too_much(self, newest: Session) -> list[Session]:
         """The sessions to free, the one used longest ago first. Not those that are answering."""
-        held = sorted((s for s in self._sessions() if s.live is not None), key=lambda s: s.last_used)
-        excess = sum(s.live_bytes for s in held) - self._limit
+        held = sorted(
+            (s for s in self._sessions() if s.live is not None or s.ahead is not None), key=lambda s: s.last_used
+        )
+        excess = sum(s.held_bytes for s in held) - self._limit
         going: list[Session] = []
         for session in held:
             if excess > 0 and session is not newest and not session.lock.locked():
                 going.append(session)
-                excess -= session.live_bytes
+                excess -= session.held_bytes
         return going
 
     async def _free(self, newest: Session) -> None:
@@ -52,7 +54,7 @@ class LiveStates:
             await self._hand_over(session)
             await settled(session)
             if not session.lock.locked() and session.last_used == used:  # else it is in use again
-                session.drop_live("memory")
+                _drop(session)
 
     @staticmethod
     async def _hand_over(session: Session) -> None:
@@ -80,3 +82,8 @@ class LiveStates:
         for session in self._sessions():
             session.retry_at = 0.0
             await self._hand_over(session)
+
+
+def _drop(session: Session) -> None:
+    session.drop_ahead("memory")
+    session.drop_live("memory")

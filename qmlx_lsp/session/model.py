@@ -14,6 +14,7 @@ from datetime import date
 
 from qmlx_lsp.engine.backend import ModelInfo
 from qmlx_lsp.errors import TemplateError
+from qmlx_lsp.settings import GIB, Settings
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.families import template_for
 from qmlx_lsp.transcript.fragments import Fragments, Marks, derive, opening
@@ -24,6 +25,21 @@ SYSTEM_TEXT = (
     "You are a careful programming assistant inside an editor. You are shown files of one project, later changes of "
     "them as diffs, and results of tools. Answer the latest question. Be brief and exact; show code in fenced blocks."
 )
+
+
+# What ``memory.live_gib`` leaves to a conversation at least: with less context nobody can work, and the state of the
+# conversation in use is never freed anyway.
+MEMORY_TOKENS_MIN = 4_096
+
+
+def context_limit(info: ModelInfo, settings: Settings) -> int:
+    """Tokens that an epoch may have: what the model reads, what the user allows, what memory holds."""
+    limits = [info.context_tokens]
+    if settings.context.max_tokens:
+        limits.append(settings.context.max_tokens)
+    if info.row_bytes:
+        limits.append(max(MEMORY_TOKENS_MIN, int(settings.memory.live_gib * GIB / info.row_bytes)))
+    return min(limits)
 
 
 @dataclass(frozen=True, slots=True)

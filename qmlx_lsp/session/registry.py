@@ -21,15 +21,17 @@ from typing import Any
 from qmlx_lsp import __version__
 from qmlx_lsp.errors import QuestionError, StoreError
 from qmlx_lsp.session import forgetting
+from qmlx_lsp.session.epoch import prepare
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
-from qmlx_lsp.session.gather import relative
+from qmlx_lsp.session.gather import ignore_rules, relative
 from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
+from qmlx_lsp.session.model import context_limit
+from qmlx_lsp.session.rest import Rest
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
-from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.mirror import Mirror, uri_to_path
 
 logger = logging.getLogger(__name__)
@@ -49,6 +51,7 @@ class Registry:
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
+        self.rest = Rest(self._work_at_rest, services.settings.context.idle_s)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -97,6 +100,7 @@ class Registry:
         self._check(ask)
         self._running[job] = root
         self._at_rest.clear()
+        self.rest.interrupt()
         try:
             job.on_progress(Step.WAITING, 0, 0)
             session = await job.unless_cancelled(self.session(root))
@@ -113,6 +117,13 @@ class Registry:
             del self._running[job]
             if not self._running:
                 self._at_rest.set()
+                self.rest.begin()
+
+    async def _work_at_rest(self, job: Job) -> None:
+        """What is done while nobody waits for an answer: the conversation used last first."""
+        for session in sorted(self.sessions, key=lambda s: -s.last_used):
+            if not job.cancelled:
+                await prepare(session, job, self.live_states.bound)
 
     def _check(self, ask: Ask) -> None:
         if not ask.text.strip():
@@ -141,10 +152,8 @@ class Registry:
             await asyncio.wait({self._forgetting[root]})
         task = self._sessions.get(root)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            ignore = Ignore(str(root), _read_ignore_file)
-            task = asyncio.create_task(
-                open_session(root, self.services, model, ignore, lambda: self.open_texts(root))
-            )
+            opening = open_session(root, self.services, model, ignore_rules(root), lambda: self.open_texts(root))
+            task = asyncio.create_task(opening)
             task.add_done_callback(seen)
             self._sessions[root] = task
         return await asyncio.shield(task)
@@ -202,7 +211,7 @@ class Registry:
                 "state": progress.phase.value,
                 "message": progress.message,
                 "percent": progress.percent,
-                "context_tokens": loaded.info.context_tokens if loaded else None,
+                "context_tokens": context_limit(loaded.info, services.settings) if loaded else None,
                 "weight_bytes": loaded.info.weight_bytes if loaded else None,
                 "warnings": list(loaded.renderer.fragments.warnings) if loaded else [],
             },
@@ -210,7 +219,7 @@ class Registry:
                 {
                     "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
                     "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
-                    "busy": s.lock.locked(),
+                    "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
                 }
                 for s in self.sessions
             ],
@@ -243,11 +252,16 @@ class Registry:
             for job, about in self._running.items():
                 if about == root:
                     job.cancel()
-            task = asyncio.create_task(forgetting.forget(self.services, root, opening))
+            task = asyncio.create_task(forgetting.forget(self.services, root, opening, self.rest))
             task.add_done_callback(seen)
-            task.add_done_callback(lambda _task: self._forgetting.pop(root))
+            task.add_done_callback(lambda _task: self._forgotten(root))
             self._forgetting[root] = task
         return await asyncio.shield(self._forgetting[root])
+
+    def _forgotten(self, root: Path) -> None:
+        del self._forgetting[root]
+        if not self._running:
+            self.rest.begin()  # other conversations go on with what was broken off
 
     # --- the end ------------------------------------------------------------------------------------------------
 
@@ -264,16 +278,11 @@ class Registry:
         self.loader.closing = True
         for job in tuple(self._running):
             job.cancel()
+        deadline = time.monotonic() + timeout_s
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
-
-
-def _read_ignore_file(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+        await self.rest.stop(max(0.0, deadline - time.monotonic()))
 
 
 def root_for(path: str, roots: Sequence[Path]) -> Path:

@@ -98,7 +98,7 @@ def _restore(session: Session, backend: Backend, found: Found) -> Restored:
 
 def _pin(session: Session, found: Found) -> None:
     assert session.services.store is not None
-    session.services.store.pin(str(session.root), found)
+    session.services.store.pin(session.owner, found)
 
 
 def _reject(session: Session, found: Found, error: CheckpointRejected) -> None:

@@ -18,11 +18,12 @@ from typing import Any, TypeVar
 from qmlx_lsp.engine.backend import StateId
 from qmlx_lsp.engine.worker import EngineClosed, Priority, Worker
 from qmlx_lsp.session.event import Usage
-from qmlx_lsp.session.model import LoadedModel
+from qmlx_lsp.session.model import LoadedModel, context_limit
 from qmlx_lsp.settings import Settings
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import Conversation, ConversationLog
 from qmlx_lsp.storage.writer import WriteBehind
+from qmlx_lsp.transcript.epoch import Summary
 from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.ignore import Ignore
 
@@ -63,6 +64,11 @@ class Session:
     ``saved`` is the deepest position of the live state that is known to be on the disk. After ``failures`` failed
     checkpoints in a row none is tried before ``retry_at`` (seconds of the monotonic clock).
     ``unfinished`` is a write to the log that the transcript has got ahead of; see ``catch_up``.
+    ``owner`` is the name under which the store keeps what this session stands on.
+
+    ``ahead`` is the epoch to come, while it is prepared: a session of its own that nobody can ask, with the opening
+    as its transcript. It was made when this log had the digest ``ahead_of``; see ``ahead_fits``. ``summary`` is what
+    the model wrote for it; see ``known_summary``. ``preparing`` names the step that runs.
     """
 
     root: Path
@@ -86,10 +92,39 @@ class Session:
     not_live: str = "start"  # why there is no live state, for usage.reason
     last_usage: Usage | None = None
     last_used: float = 0.0
+    owner: str = ""
+    ahead: Session | None = None
+    ahead_of: bytes = b""
+    summary: Summary | None = None
+    preparing: str | None = None
+
+    def __post_init__(self) -> None:
+        self.owner = self.owner or str(self.root)
 
     def __repr__(self) -> str:
         live = f"live at {self.live_position}" if self.live is not None else "not live"
         return f"<Session {self.root.name}, {len(self.transcript.log)} tokens, {live}>"
+
+    @property
+    def context_tokens(self) -> int:
+        """Tokens that an epoch of this conversation may have."""
+        return context_limit(self.model.info, self.services.settings)
+
+    @property
+    def ahead_fits(self) -> bool:
+        """Whether the epoch to come was made from all that has been said, and nothing else."""
+        log = self.transcript.log
+        return self.ahead is not None and self.ahead_of == log.digest(len(log))
+
+    @property
+    def known_summary(self) -> Summary | None:
+        """What the model wrote about this epoch, whatever became of the conversation since."""
+        return self.summary if self.summary is not None and self.summary.is_of(self.transcript.log) else None
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the live states, that of the epoch to come included."""
+        return self.live_bytes + (self.ahead.live_bytes if self.ahead is not None else 0)
 
     def settle(self, state: StateId | None, position: int | None, why: str = "") -> None:
         """Take ``state`` as the live state at ``position``; without one, ``why`` it is gone."""
@@ -110,6 +145,19 @@ class Session:
         if state is not None:
             with contextlib.suppress(EngineClosed):  # which frees everything itself
                 self.services.worker.submit(lambda backend: backend.drop_state(state), Priority.SHORT)
+
+    def drop_ahead(self, why: str) -> None:
+        """Give up the epoch to come, as far as it has been prepared; what was written of it may be evicted."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            ahead.drop_live(why)
+            ahead.unpin()
+
+    def unpin(self) -> None:
+        """Let the store evict what was kept for ``owner``. Does not wait for it."""
+        if (store := self.services.store) is not None:
+            with contextlib.suppress(RuntimeError):  # the thread has ended, and the process will
+                self.services.store_thread.submit(store.pin, self.owner, None)
 
     async def catch_up(self) -> None:
         """Do the write to the log that has failed, or has not been done yet. Until it succeeds, nothing is appended.

@@ -19,12 +19,13 @@ from functools import partial
 from qmlx_lsp.engine.backend import Backend, Sampling
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
-from qmlx_lsp.engine.plan import Start, restore_points
+from qmlx_lsp.engine.plan import Start
 from qmlx_lsp.errors import QuestionError, StoreError
-from qmlx_lsp.session.checkpoint import Copier, copier, save
+from qmlx_lsp.session.checkpoint import Copier, copier, points, save
 from qmlx_lsp.session.event import Answer, Ask, Job, Step, Usage
 from qmlx_lsp.session.gather import choose, look
 from qmlx_lsp.session.model import SYSTEM_TEXT
+from qmlx_lsp.session.opening import forced, step_into
 from qmlx_lsp.session.reply import GrowingReply
 from qmlx_lsp.session.resume import Resumed, resume
 from qmlx_lsp.session.session import Session
@@ -34,8 +35,7 @@ from qmlx_lsp.workspace.told import Limits
 
 # Tokens that must be left for a reply; a turn that leaves fewer opens a new epoch.
 REPLY_TOKENS_MIN = 128
-# Models without a snapshot get checkpoints during a prefill so many times as often.
-ROWS_ONLY_SHARE = 4
+EPOCH = "a new epoch"  # what a notice of ours is about
 CANCELLED_EARLY = Usage(0, 0, 0, 0, 0, 0.0, 0, 0.0, None, None, 0, "none", "cancelled before it began")
 
 
@@ -84,21 +84,7 @@ async def _append(session: Session, ask: Ask) -> None:
     """Say what has changed and the question, durably; in a new epoch if this one has no room."""
     told, entries = await _draft(session, ask, session.transcript, session.told)
     if not _fits(session, session.transcript, entries):
-        fresh = Transcript(session.model.renderer)
-        fresh_told, fresh_entries = await _draft(session, ask, fresh, {})
-        if not _fits(session, fresh, fresh_entries):
-            tokens = sum(len(entry.ids) for entry in fresh_entries)
-            raise QuestionError(
-                f"The question with its files has {tokens:,} tokens; {session.model.info.name} reads "
-                f"{session.model.info.context_tokens:,}: ask about a smaller part."
-            )
-        log = session.services.log
-        session.conversation = await session.services.on_log(
-            partial(log.new_epoch, session.conversation, session.model.identity, why="full")
-        )
-        session.transcript, session.told = fresh, {}
-        session.drop_live("new epoch")
-        told, entries = fresh_told, fresh_entries
+        told, entries = await _begin_anew(session, ask, entries)
     await session.services.on_log(session.services.log.append, session.conversation, entries, told)
     session.transcript.extend(entries)
     for path, text in told.items():
@@ -106,6 +92,35 @@ async def _append(session: Session, ask: Ask) -> None:
             session.told.pop(path, None)
         else:
             session.told[path] = text
+
+
+async def _begin_anew(session: Session, ask: Ask, entries: list[Entry]) -> tuple[dict[str, str | None], list[Entry]]:
+    """Step into a new epoch, for ``entries`` do not fit into this one; returns what the turn has to say there."""
+    limit = session.context_tokens
+    if not session.transcript.entries:
+        raise _too_long(session, entries)
+    for make in forced(session):
+        ahead = await asyncio.to_thread(make)
+        told, entries = await _draft(session, ask, ahead.transcript, ahead.told)
+        if _fits(session, ahead.transcript, entries):
+            await step_into(session, ahead)
+            session.services.notice(
+                EPOCH,
+                f"The conversation about {session.root.name} had come to its limit of {limit:,} tokens, so a new "
+                "part of it has begun. Nothing is lost: `qmlx-lsp log` shows all of it.",
+            )
+            session.services.notice(EPOCH, None)  # it is over, and the next time it is said again
+            return told, entries
+    raise _too_long(session, entries)
+
+
+def _too_long(session: Session, entries: Sequence[Entry]) -> QuestionError:
+    name, limit = session.model.info.name, session.context_tokens
+    reads = f"{name} reads" if limit == session.model.info.context_tokens else f"{name} may read here"
+    tokens = sum(len(entry.ids) for entry in entries)
+    return QuestionError(
+        f"The question with its files has {tokens:,} tokens; {reads} {limit:,}: ask about a smaller part."
+    )
 
 
 async def _draft(
@@ -121,7 +136,7 @@ async def _draft(
         sights = look(session.root, ask, open_texts, told, session.ignore, max_bytes)
         gathered = choose(
             ask, sights, told, Limits(max_bytes, limits.max_diff_share),
-            int(session.model.info.context_tokens * limits.share),
+            int(session.context_tokens * limits.share),
             lambda text: len(session.model.renderer.codec.encode_data(text)),
         )  # fmt: skip
         drafts: list[Draft] = [] if transcript.entries else [(Kind.SYSTEM, SYSTEM_TEXT, None)]
@@ -137,7 +152,7 @@ async def _draft(
 def _fits(session: Session, transcript: Transcript, entries: Sequence[Entry]) -> bool:
     header = len(session.model.renderer.fragments.prompt)
     needed = len(transcript.log) + sum(len(entry.ids) for entry in entries) + header + REPLY_TOKENS_MIN
-    return needed <= session.model.info.context_tokens
+    return needed <= session.context_tokens
 
 
 # --- prefill and stream -------------------------------------------------------------------------------------------
@@ -151,7 +166,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
     header = transcript.reply_header()
     asked = len(transcript.log)
     reply = GrowingReply(session.model.renderer.shown(), job.on_text, settings.stream.batch_ms)
-    room = info.context_tokens - asked - len(header)
+    room = session.context_tokens - asked - len(header)
     engine_job = EngineJob(
         state=resumed.state,
         prefill=transcript.log.ids(resumed.plan.position, asked),
@@ -164,8 +179,8 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
     )
     copying = copier(session, resumed.state)
     if copying is not None:
-        points = _points(session, resumed.plan.position, asked)
-        engine_job = replace(engine_job, points=points, at_point=copying.copy)
+        at = [point - resumed.plan.position for point in points(session, resumed.plan.position, asked)]
+        engine_job = replace(engine_job, points=at, at_point=copying.copy)
     turn = await services.on_log(
         services.log.begin_reply, session.conversation, transcript.reply(header, [], Finish.OPEN, "")
     )
@@ -200,18 +215,6 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
             session.drop_live("dropped after an error")
             await session.catch_up()
     return turn, reply, computed
-
-
-def _points(session: Session, start: int, asked: int) -> list[int]:
-    """Where the prefill of ``[start, asked)`` leaves checkpoints, as numbers of ids read: where every conversation
-    of this model begins to differ, and every now and then on a long way."""
-    store, system = session.services.settings.store, session.transcript.entries[0].end
-    # Rows are written once, wherever the points lie; a snapshot is written for each.
-    spacing = store.point_tokens if session.model.info.needs_snapshot else store.point_tokens // ROWS_ONLY_SHARE
-    points = set(restore_points(start, asked, spacing, store.points_max))
-    if start < system < asked and system >= store.restore_gain_tokens:
-        points.add(system)
-    return [point - start for point in sorted(points)]
 
 
 # --- record -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from __future__ import annotations
 from qmlx_lsp.transcript.channels import Channels, Messages, Tags
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 
-_THOUGHT = ("<think>\n", "\n</think>\n\n")
+THOUGHT_END = "\n</think>\n\n"
+_THOUGHT = ("<think>\n", THOUGHT_END)
 _CALL = ("<tool_call>", "</tool_call>\n")
 _ANSWER = ("", "")
 _THOUGHTS = ("analysis", "to=self", "<|think|>", "think")

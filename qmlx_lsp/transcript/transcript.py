@@ -62,8 +62,12 @@ class Transcript:
         ids = tuple(self._renderer.result(self._tail, tool, text))
         return Entry(Kind.CONTEXT, text, ids, len(self.log), tool=tool)
 
-    def reply_header(self) -> list[int]:
-        return self._renderer.reply_header(self._tail)
+    def reply_header(self, drafted: Sequence[Entry] = ()) -> list[int]:
+        """Ids that open a reply behind what was said and, if they were said too, the entries ``drafted``."""
+        tail = self._tail
+        for entry in drafted:
+            tail = self._renderer.after(tail, entry)
+        return self._renderer.reply_header(tail)
 
     def reply(self, header: Sequence[int], generated: Sequence[int], finish: Finish, text: str) -> Entry:
         """The entry for a reply of at least one generated id. Changes nothing."""

@@ -45,6 +45,7 @@ def test_whole_folder_is_loaded_and_described(tmp_path):
     assert (info.eos_ids, info.context_tokens) == ({256, 258}, 512)
     assert (info.needs_snapshot, info.not_persisted) == (False, None)
     assert (info.think, len(info.fingerprint)) == (("<think>", "</think>"), 16)
+    assert info.row_bytes == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, bytes of a float32
     assert reports == [(0, 0, f"loading {folder}")]
     weights = folder / "model.safetensors"
     (header,) = struct.unpack("<Q", weights.read_bytes()[:8])
@@ -53,6 +54,16 @@ def test_whole_folder_is_loaded_and_described(tmp_path):
     want = model_folder.tiny_llama()(mx.array([ids]))[0, -1].tolist()
     assert backend.logits(state, ids).cast("f").tolist() == want
     assert len(list(backend.decode(state, [5], Sampling(), 4))) == 4
+
+
+@tiny_models.EACH
+def test_bytes_of_a_tokens_rows(name):
+    """As many as a copy of so many tokens has."""
+    backend = tiny_models.backend(name)
+    state = backend.new_state()
+    backend.prefill(state, tiny_models.ids(5))
+    copied = backend.copy_state(state, 0)
+    assert backend._known_layout().row_bytes * 5 == sum(len(tensor.data) for tensor in copied.rows)
 
 
 def test_chat_template_of_the_folder(tmp_path):

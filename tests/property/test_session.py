@@ -1,4 +1,4 @@
-"""Any programme of questions, cancels, errors, edits, restarts and lost states keeps log and state together.
+"""Any programme of questions, cancels, errors, edits, rests, restarts and lost states keeps log and state together.
 
 A token is a byte and a reply names a digest of everything the model has read, so a state that is off by one token,
 or a checkpoint under the wrong key, answers differently from a model that reads the log from the beginning.
@@ -21,15 +21,19 @@ from tests.support.bench import Bench, bench, quick
 
 HEADER_TOKENS = 1 + 1 + 1 + len("assistant\n")
 CHUNK = 32
+LIMIT = 2_048
 
 STEPS = st.one_of(
     st.tuples(st.just("ask"), st.integers(1, 120), st.booleans()),
+    st.tuples(st.just("ask"), st.integers(200, 500), st.booleans()),
+    st.tuples(st.just("rest"), st.just(""), st.just(0), st.just(False)),
     st.tuples(st.just("cancel"), st.sampled_from(["prefill", "decode"]), st.integers(0, 12)),
     st.tuples(st.just("fail"), st.sampled_from(["prefill", "decode"]), st.integers(0, 12)),
     st.tuples(st.just("edit"), st.integers(0, 9), st.integers(0, 99)),
     st.tuples(st.just("restart")),
     st.tuples(st.just("drop")),
     st.tuples(st.just("damage"), st.integers(0, 50)),
+    st.tuples(st.just("rest"), st.sampled_from(["", "prefill", "decode"]), st.integers(0, 25), st.booleans()),
 )
 
 
@@ -39,6 +43,28 @@ def reply_to(ids: list[int], *, hybrid: bool) -> str:
     state = model.new_state()
     model.prefill(state, ids)
     return bytes(t for t in model._reply(state) if t != END_OF_TURN).decode()
+
+
+async def rest(b: Bench, kind: str, after: int, asks: bool) -> None:
+    """Time for work that nobody asked for; at a pass of it, somebody asks or the model fails."""
+    if not b.app.registry.rest._running():
+        return
+    if not kind:
+        await b.rest()
+    elif not asks:
+        b.gate.fail(kind, after)
+        await b.rest()
+        b.gate.open()
+    else:
+        b.gate.hold(kind, after)
+        await b.idle.passes()
+        reaching, resting = asyncio.create_task(b.gate.reached()), asyncio.create_task(b.rested())
+        await asyncio.wait({reaching, resting}, return_when=asyncio.FIRST_COMPLETED)
+        task = await b.interrupt("Now?")
+        b.gate.open()
+        assert (await task).finish in (Finish.COMPLETE, Finish.LENGTH)
+        b.gate._reached.set()  # it may never have come there
+        await asyncio.gather(reaching, resting)
 
 
 async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) -> None:
@@ -53,6 +79,9 @@ async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) ->
         return
     if what[0] == "drop":
         (await b.session()).drop_live("memory")
+        return
+    if what[0] == "rest":
+        await rest(b, *what[1:])
         return
     if what[0] == "damage":
         folder = b.paths.checkpoints
@@ -93,24 +122,43 @@ async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) ->
         assert (answer.text == expected) or answer.finish is not Finish.COMPLETE
 
 
+async def check_ahead(b: Bench) -> None:
+    """What has been read of the epoch to come is a beginning of its opening."""
+    ahead = (await b.session()).ahead
+    if ahead is not None and ahead.live is not None:
+        state = ahead.live
+        read = await b.app.registry.services.worker.call(lambda _backend: b.backend.ids(state))
+        assert read == ahead.transcript.log.ids()[: ahead.live_position]
+        assert len(read) == ahead.live_position
+
+
 async def programme(steps: list[tuple[Any, ...]], *, hybrid: bool) -> None:
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=memory) as base:
         (Path(base) / "project").mkdir()
         (Path(base) / "project" / "a.py").write_text("line = 0\n" * 10)
-        made = quick(engine={"prefill_chunk_tokens": CHUNK})
-        async with bench(Path(base), made, hybrid=hybrid, context_tokens=2048) as b:
+        made = quick(engine={"prefill_chunk_tokens": CHUNK}, context={"summary_tokens": 64, "epoch_share": 0.4})
+        async with bench(Path(base), made, hybrid=hybrid, context_tokens=LIMIT) as b:
             ids: list[int] = []
             epoch = 0
+            left: dict[int, list[int]] = {}  # what each epoch held when it was last seen
             for number, what in enumerate(steps):
                 await step(b, number, what, hybrid=hybrid)
                 await b.check()
                 session = await b.session()
                 if session.conversation.epoch == epoch:
                     assert b.ids()[: len(ids)] == ids
+                await check_ahead(b)
                 ids, epoch = b.ids(), session.conversation.epoch
+                left[epoch] = ids
+                assert len(ids) <= LIMIT
             assert Finish.OPEN not in {entry.finish for entry in b.entries()}
-            assert b.notices == []
+            log = b.app.registry.services.log
+            for past in log.epochs(str(b.project)):
+                kept = [token for entry in log.entries(past) for token in entry.ids]
+                known = left.get(past.epoch, kept)
+                assert kept[: len(known)] == known
+            assert [said for said in b.notices if "come to its limit of 2,048 tokens" not in said] == []
 
 
 @settings(max_examples=25, deadline=None)

@@ -24,6 +24,7 @@ from qmlx_lsp.session.session import Session
 from qmlx_lsp.settings import Settings
 from qmlx_lsp.storage.files import FileSystem
 from qmlx_lsp.transcript.entry import Entry
+from tests.support.waiting import until
 
 WAIT_S = 20.0
 
@@ -75,6 +76,28 @@ class Gate:
         self._go.set()
 
 
+class Idle:
+    """The clock of idle time: it stands until ``passes`` is called."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+        self._waiting: list[asyncio.Event] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+        mine = asyncio.Event()
+        self._waiting.append(mine)
+        try:
+            await mine.wait()
+        finally:
+            self._waiting.remove(mine)
+
+    async def passes(self) -> None:
+        """The wait that has begun last is over (as soon as it has begun)."""
+        await until(lambda: self._waiting)
+        self._waiting[-1].set()
+
+
 def quick(**sections: Any) -> Settings:
     """Settings for tests: ``quick(store={"quota_gib": 0.1})``."""
     settings = Settings()
@@ -115,6 +138,8 @@ class Bench:
     def start(self) -> None:
         self.app = App(self.paths, self.settings, self._backend, self._files, self._today)
         self.app.registry.listen_notices(self.notices.append)
+        self.idle = Idle()
+        self.app.registry.rest.sleep = self.idle.sleep
 
     def _backend(self) -> ScriptedBackend:
         self.backend = self._make(**self._options)
@@ -141,6 +166,26 @@ class Bench:
         job.cancel()
         self.gate.open()
         return await task
+
+    async def rest(self) -> None:
+        """Nobody asks anything until all work of idle time has ended."""
+        await self.idle.passes()
+        await self.rested()
+
+    async def rested(self) -> None:
+        """All work of idle time that has begun ends."""
+        if running := self.app.registry.rest._running():
+            done, _ = await asyncio.wait(running, timeout=WAIT_S)
+            assert len(done) == len(running), "work in idle time did not end"
+            for task in done:
+                task.result()
+
+    async def interrupt(self, text: str, **about: Any) -> asyncio.Task[Answer]:
+        """Ask, and return as soon as the work of idle time has been told to stop."""
+        at_rest = self.app.registry.rest._job
+        task, _ = self.begin(text, **about)
+        await until(lambda: at_rest.cancelled)
+        return task
 
     async def session(self, root: Path | None = None) -> Session:
         return await self.app.registry.session(root or self.project)

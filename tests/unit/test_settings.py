@@ -50,6 +50,11 @@ def test_model_without_an_adapter(tmp_path: Path) -> None:
     assert (changed.adapter, changed.kv_bits) == ("/x", 4)
 
 
+def test_length_of_a_context_and_of_a_reply_have_names_of_their_own() -> None:
+    settings = load(Path("none"), {"QMLX_CONTEXT_TOKENS": "9000", "QMLX_MAX_TOKENS": "7", "QMLX_EPOCH_SHARE": "0.5"})
+    assert (settings.context.max_tokens, settings.model.max_tokens, settings.context.epoch_share) == (9000, 7, 0.5)
+
+
 def test_file_then_environment(tmp_path: Path) -> None:
     file = write(tmp_path, "[model]\nname = 'x'\ntemperature = 1\n[daemon]\nidle_minutes = 2.5\n")
     settings = load(file, {"QMLX_MODEL": "y", "QMLX_MAX_TOKENS": "7", "QMLX_THINKING": "true", "OTHER": "z"})

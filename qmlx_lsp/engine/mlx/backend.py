@@ -11,6 +11,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,9 @@ class MlxBackend:
             source, self._models_folder, report, cancelled, kv_bits=self._kv_bits, adapter_folder=self._adapter
         )
         self.use(model, needs_snapshot=info.needs_snapshot)
-        return info
+        if info.not_persisted is not None:
+            return info  # caches of an unknown class: nobody knows which of their arrays are rows
+        return replace(info, row_bytes=self._known_layout().row_bytes)
 
     def use(self, model: Any, *, needs_snapshot: bool) -> None:
         """Take a model that is loaded already (tests make tiny ones); every state of the former model is dropped."""
@@ -238,9 +241,7 @@ class MlxBackend:
         caches = make_caches(self._model, self._kv_bits)
         if unknown_classes(caches):
             raise CheckpointRejected("unsupported", "States of this model cannot be restored.")
-        if self._layout is None:
-            self._layout = self._probe()
-        read = rows.load_state(caches, stored, self._layout)
+        read = rows.load_state(caches, stored, self._known_layout())
         live = _Live(caches, stored.position)
         live.check()
         return Restored(self._add(live), read)
@@ -250,12 +251,14 @@ class MlxBackend:
         self._model = self._counted = None
         mx.clear_cache()
 
-    def _probe(self) -> rows.Layout:
+    def _known_layout(self) -> rows.Layout:
         """The arrays that one token leaves in fresh caches. Builds the graph of a pass and computes nothing."""
-        caches = make_caches(self._model, self._kv_bits)
-        with mx.stream(generation_stream):
-            self._model(mx.array([[0]]), cache=caches)
-        return rows.layout(caches)
+        if self._layout is None:
+            caches = make_caches(self._model, self._kv_bits)
+            with mx.stream(generation_stream):
+                self._model(mx.array([[0]]), cache=caches)
+            self._layout = rows.layout(caches)
+        return self._layout
 
     def _add(self, live: _Live) -> StateId:
         number = StateId(next(self._numbers))

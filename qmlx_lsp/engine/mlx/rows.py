@@ -76,6 +76,11 @@ class Layout:
     snapshot: tuple[TensorSpec, ...]
     windows: Mapping[str, int]
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that each token's rows take, all layers together."""
+        return sum(spec.heads * spec.row_bytes for spec in self.rows)
+
     def snapshot_at(self, position: int) -> tuple[TensorSpec, ...]:
         """The snapshot's tensors at ``position``: those of a cache which forgets grow until it is full."""
         return tuple(self._sized(spec, position) for spec in self.snapshot)

@@ -209,7 +209,8 @@ async def test_full_context_opens_a_new_epoch_with_the_file_told_anew(tmp_path: 
             assert len(b.ids()) <= 1024
             await b.check()
         assert session.conversation.epoch > 0
-        assert text_of(b.ids()).startswith(SYSTEM + "File a.py:\n```python\nvalue = 1\n```\n")
+        note = "Note: earlier parts of this conversation are not shown, for want of room.\n"
+        assert text_of(b.ids()).startswith(f"{SYSTEM}{note}File a.py:\n```python\nvalue = 1\n```\n")
         assert answer.usage.plan in ("live", "cold")
 
 
