@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# A process for every core; tests of one file stay together, for they share what is slow to make.
+PARALLEL := -n auto --dist loadfile
 # The part of the tests that a contributor runs all the time.
 QUICK := not slow and not model and not corpus
 
@@ -12,10 +14,10 @@ demo: $(VENV)/installed
 	$(BIN)/qmlx-lsp demo
 
 test: lint $(VENV)/tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(PARALLEL)
 
 check: lint $(VENV)/tests
-	$(BIN)/python -m pytest -m "$(QUICK)"
+	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)"
 
 lint: $(VENV)/tests
 	$(BIN)/ruff format --check .

@@ -10,7 +10,7 @@ import pytest
 from qmlx_lsp.errors import ModelError, QuestionError, StoreError
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
-from tests.support.bench import Bench, bench, text_of
+from tests.support.bench import Bench, bench, quick, text_of
 from tests.support.waiting import until
 
 CANARY = "canary-7f3a"
@@ -219,3 +219,65 @@ async def test_what_cannot_be_deleted_is_said_and_can_be_forgotten_again(
         assert (await b.ask("B")).finish is Finish.COMPLETE
         assert (await b.app.registry.forget(b.project))["turns"] == 2
         assert _epochs(b) == []
+
+
+# --- while the next epoch is prepared -------------------------------------------------------------------------------
+
+LIMIT = 4_096
+
+
+def _nearly_full(tmp_path: Path, **more: object):
+    settings = quick(context={"carry_turns": 3, "carry_share": 0.5})
+    replies = ["one", "two", f"Summary of {CANARY}" + "S" * 600, "three"]
+    return bench(tmp_path, settings, context_tokens=LIMIT, replies=replies, **more)
+
+
+async def _fill(b: Bench) -> None:
+    await b.ask("L" * 2_900)
+    await b.ask(f"About {CANARY}?")
+
+
+# The passes of a preparation: the request, the summary's tokens, the chunks of the opening.
+@pytest.mark.parametrize(("kind", "after"), [("prefill", 0), ("decode", 3), ("prefill", 3), ("prefill", 4)])
+@pytest.mark.parametrize("what", ["forget", "new"])
+async def test_in_the_middle_of_a_preparation(tmp_path: Path, kind: str, after: int, what: str) -> None:
+    async with _nearly_full(tmp_path) as b:
+        await _fill(b)
+        b.gate.hold(kind, after)
+        resting = asyncio.create_task(b.idle.passes())
+        await b.gate.reached()
+        registry = b.app.registry
+        task = asyncio.create_task(
+            registry.forget(b.project) if what == "forget" else registry.new_conversation(b.project)
+        )
+        if what == "forget":
+            job = registry.rest._job
+            await until(lambda: job.cancelled)
+        b.gate.open()
+        await asyncio.wait_for(task, 20)
+        await resting
+        if what == "forget":
+            assert registry.services.log.find(str(b.project)) is None
+            assert _holding(b, CANARY) == []
+            assert not b.backend._states
+            answer = await b.ask("And now?")
+            assert (answer.usage.live, answer.usage.restored) == (0, 0)
+        else:
+            await b.rested()
+            session = await b.session()
+            assert session.ahead is None
+            assert [entry.text for entry in b.entries()] == []
+            assert CANARY in "".join(_epochs(b)[0])
+            assert CANARY not in text_of(b.ids())
+        await b.check()
+
+
+async def test_a_prepared_epoch_is_forgotten_with_all_others(tmp_path: Path) -> None:
+    async with _nearly_full(tmp_path) as b:
+        await _fill(b)
+        await b.rest()
+        assert len(_epochs(b)) == 2
+        assert CANARY in "".join(_epochs(b)[1])
+        gone = await b.app.registry.forget(b.project)
+        assert gone["epochs"] == 2
+        assert _holding(b, CANARY) == []

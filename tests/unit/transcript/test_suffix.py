@@ -181,3 +181,22 @@ def test_draft_changes_nothing():
     assert [entry.path for entry in entries] == ["a", "b", None]
     # Only the first of them has a question to withdraw.
     assert CODEC.decode(entries[1].ids) + CODEC.decode(entries[2].ids) == "b\nc"
+
+
+@pytest.mark.parametrize(
+    ("generated", "want"),
+    [
+        ([*b"hm", 260, *b"\n\nyes ", END_OF_TURN], "yes"),
+        ([*b"hm"], ""),
+        ([*b"hm", 260], ""),
+        ([*b"hm", 260, *b"yes", 259, *b"hm"], ""),
+    ],
+)
+def test_the_answer_is_what_follows_the_thoughts(generated, want):
+    made = renderer(thinking=True)
+    assert made.answer(made.fragments.prompt, generated) == want
+
+
+def test_a_model_without_thoughts_answers_with_all_it_says():
+    made = Renderer(derive("m", templates.ChatMl(), CODEC, EOS, thinking=False), CODEC, EOS)
+    assert made.answer(made.fragments.prompt, [*b" a", 260, *b"b", END_OF_TURN]) == "a</think>b"
