@@ -200,15 +200,16 @@ def _explained(
         reply=entry.kind is Kind.ASSISTANT,
     )
     if reason is None:
+        begin = len(_whole(codec, mine[: entry.start]))
         place = Place(
             here,
             there,
             at,
-            begin=len(_whole(codec, mine[: entry.start])),
+            begin=begin,
             end=len(_whole(codec, mine[: entry.end])),
             kind=entry.kind,
             following=entries[number + 1].text if number + 1 < len(entries) else "",
-            role=role,
+            role=role if message is not None and _start(rendered, message) >= begin else None,
             tools=_later_without_tools(rendered, codec, mine, parted.at),
         )
         reason = reasons.by_text(place)
@@ -249,6 +250,17 @@ def _message(rendered: Rendered, at: int) -> int | None:
         text = str(messages[low - 1]["content"]).strip()
         return low if not text or text in rendered.text[:at] else low - 1
     return low
+
+
+def _start(rendered: Rendered, message: int) -> int:
+    """Where the message begins in the text; 0 where the template does not tell."""
+    assert rendered.render is not None
+    assert rendered.prompt.messages is not None
+    try:
+        text = rendered.render(rendered.prompt.messages[:message], rendered.prompt.variables) if message else ""
+    except TemplateError:
+        return 0
+    return len(text) if rendered.text.startswith(text) else 0
 
 
 def _reaches(rendered: Rendered, messages: Messages, at: int) -> bool:

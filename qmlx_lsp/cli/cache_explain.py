@@ -169,10 +169,10 @@ def _model(settings: Settings, where: paths.Paths, entries: list[Entry]) -> _Mod
     digest: bytes | None = None
     codec: Codec | None = None
     try:
+        codec = model_text.codec(settings.model.name, folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         adapter = settings.model.adapter_folder
         digest = fingerprint(folder, config, kv_bits=settings.model.kv_bits, adapter_folder=adapter)
-        codec = model_text.codec(settings.model.name, folder)
     except (OSError, ValueError, KeyError, TypeError, struct.error, QmlxError):
         pass  # a folder that is not whole: the model itself says so when it is loaded
     fits = codec is not None and bool(entries) and entries[0].text in codec.decode(entries[0].ids)

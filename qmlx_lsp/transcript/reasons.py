@@ -58,8 +58,8 @@ class Reason:
 class Place:
     """``here`` and ``there``: the texts of the conversation and of the other prompt; ``at``: the first character that
     differs. ``begin``: where the entry of ``kind`` in which this is begins, ``end`` where it ends in ``here``.
-    ``following``: what the entry behind it says, without the template's words. ``role``: of the other's message,
-    where that is known. ``tools``: the two would part later if the other had no list of tools."""
+    ``following``: what the entry behind it says, without the template's words. ``role``: of the other's message, if
+    it is known to begin in this entry. ``tools``: the two would part later if the other had no list of tools."""
 
     here: str
     there: str
