@@ -46,7 +46,19 @@ def add(verbs: Any) -> None:
     action("gc", "remove what can never be restored", cache_upkeep.gc, dry, unclaimed)
     explaining = action("explain", "why the last answer was or was not restored", cache_explain.run)
     explaining.add_argument("--root", default=".", help=root.format("this one"))
-    explaining.add_argument("--with", dest="other", metavar="DIR", help="compare with that project's conversation")
+    with_what = explaining.add_mutually_exclusive_group()
+    with_what.add_argument("--with", dest="other", metavar="DIR", help="compare with that project's conversation")
+    with_what.add_argument(
+        "--against",
+        metavar="FILE",
+        help="compare with messages (JSON), a request, ids or a rendered text; - is stdin",
+    )
+    explaining.add_argument(
+        "--generate",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="end messages of --against with the head of the reply that is to come",
+    )
     forgetting = action("forget", "delete checkpoints", cache_upkeep.forget, dry, ("--yes", "do not ask"))
     which = forgetting.add_mutually_exclusive_group(required=True)
     which.add_argument("--root", help="of this project's conversation")

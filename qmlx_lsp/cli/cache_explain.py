@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import paths
+from qmlx_lsp.cli import model_text
 from qmlx_lsp.cli.output import json_lines, size
 from qmlx_lsp.cli.stored import conversation_of, conversations
 from qmlx_lsp.errors import QmlxError
@@ -91,7 +92,19 @@ def run(given: argparse.Namespace) -> int:
     fingerprint = _fingerprint(model, rows, claims)
     claim = next((claim for claim in claims if claim.fingerprint == fingerprint), None)
     apart: dict[str, Any] | None = None
-    if other is not None:
+    about: dict[str, Any] | None = None
+    if given.against is not None:
+        from qmlx_lsp.cli import cache_against  # which loads what renders templates
+
+        against = cache_against.compare(
+            given.against, generate=given.generate, settings=settings, where=where, conversation=found,
+            entries=entries, log=line.log,
+        )  # fmt: skip
+        positions = claim.positions if claim is not None else []
+        about = against.about | {"restorable": max((p for p in positions if p <= against.about["same"]), default=0)}
+        if against.parted is not None:
+            apart = _parting(against.parted, None, model) | against.place
+    elif other is not None:
         parted = parting.part(line.log, other.log)
         apart = None if parted is None else _parting(parted, other.root, model)
     else:
@@ -111,6 +124,8 @@ def run(given: argparse.Namespace) -> int:
         "restorable": claim.positions if claim is not None else [],
         "parts": apart,
     }
+    if about is not None:
+        shown["against"] = about
     if given.json:
         json_lines([shown])
     else:
@@ -146,7 +161,7 @@ def _turn(turn: TurnRecord) -> dict[str, Any]:
 
 def _model(settings: Settings, where: paths.Paths, entries: list[Entry]) -> _Model:
     """Fingerprint and tokenizer of the configured model, as far as its folder has them."""
-    folder = _folder(settings.model.name, where)
+    folder = model_text.folder(settings.model.name, where)
     if folder is None:
         return _Model(None, None)
     from qmlx_lsp.engine.mlx.fingerprint import fingerprint
@@ -154,25 +169,14 @@ def _model(settings: Settings, where: paths.Paths, entries: list[Entry]) -> _Mod
     digest: bytes | None = None
     codec: Codec | None = None
     try:
+        codec = model_text.codec(settings.model.name, folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         adapter = settings.model.adapter_folder
         digest = fingerprint(folder, config, kv_bits=settings.model.kv_bits, adapter_folder=adapter)
-        codec = Codec(settings.model.name, (folder / "tokenizer.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, KeyError, TypeError, struct.error, QmlxError):
         pass  # a folder that is not whole: the model itself says so when it is loaded
     fits = codec is not None and bool(entries) and entries[0].text in codec.decode(entries[0].ids)
     return _Model(digest, codec if fits else None)
-
-
-def _folder(name: str, where: paths.Paths) -> Path | None:
-    from qmlx_lsp.engine.mlx import embedded, source
-
-    if name == embedded.NAME:
-        return where.models / embedded.FOLDER
-    try:
-        return source.local_folder(name)
-    except QmlxError:
-        return None  # such as "scripted"
 
 
 # --- parting --------------------------------------------------------------------------------------------------------
@@ -199,17 +203,26 @@ def _show(shown: dict[str, Any], *, compared: str | None) -> None:
         print(f"Now restorable with {whose}, in tokens: {positions}{more}.")
     else:
         print("Nothing of it can be restored now.")
-    apart = shown["parts"]
+    apart, against = shown["parts"], shown.get("against")
+    if against is not None:
+        print(_heading(against))
+        if apart is None:
+            print(f"Nothing parts: {against['why']}.")
+            return
     if apart is None:
         print(f"It does not part from {compared}." if compared else "No stored chain parts from it.")
         return
-    other = apart["other_root"] or "a stored chain of no current conversation"
+    other = against["file"] if against else apart["other_root"] or "a stored chain of no current conversation"
     print(f"It parts from {other} ({apart['other_tokens']:,} tokens) at token {apart['at']:,}:")
+    if against is not None:
+        print(_whereabouts(apart))
     for heading, name in (("both", "before"), ("this one", "here"), ("the other", "there")):
         text, ids = apart[name]["text"], apart[name]["ids"]
         print(f"  {heading:9} {json.dumps(text, ensure_ascii=False) if text is not None else ids}")
     if apart["before"]["text"] is None:
         print("  (ids, for there is no tokenizer of this conversation's model here)")
+    if against is not None:
+        print(f"Why: {against['why']}.")
 
 
 def _last_turn(turn: dict[str, Any] | None) -> str:
@@ -226,3 +239,19 @@ def _last_turn(turn: dict[str, Any] | None) -> str:
         took = f"{size(usage['restore_bytes'])} in {usage['restore_ms']:.0f} ms"
         return f"The last turn was restored: {usage['restored']:,} tokens from disk ({took}), {new}; not live: {why}."
     return f"The last turn was cold: {new}; {why}."
+
+
+def _heading(about: dict[str, Any]) -> str:
+    """The prompt in one line."""
+    of = f" in {about['messages']:,} messages" if about["messages"] is not None else ""
+    same = f"the first {about['same']:,} are the conversation's, {about['restorable']:,} of them on the disk"
+    return f"{about['file']} has {about['tokens']:,} tokens{of}; {same}."
+
+
+def _whereabouts(place: dict[str, Any]) -> str:
+    """In which entry and which message the two part."""
+    entry, message = place["entry"], place["message"]
+    words = " ".join(entry["text"].split())
+    of = f" ({entry['path']})" if entry["path"] is not None else f" ({words!r})" if words else ""
+    said = f", in message {message['message'] + 1} ({message['role']})" if message is not None else ""
+    return f"  in entry {entry['entry']}, {entry['kind']}{of}{said}"

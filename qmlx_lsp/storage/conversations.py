@@ -161,13 +161,16 @@ class ConversationLog:
     def entries(self, conversation: Conversation) -> list[Entry]:
         """The entries of the conversation's epoch, in order; they tile ``[0, n)``."""
         query = f"SELECT {ENTRY_COLUMNS} FROM entry {_OF_EPOCH} ORDER BY id"  # noqa: S608 - constants
-        found: list[Entry] = []
-        end = 0
-        for values in self._database.all(query, (conversation.id, conversation.epoch)):
-            found.append(self._entry(values))
-            if found[-1].start != end:
-                raise self._database.corrupt(f"an entry begins at token {found[-1].start} instead of {end}")
-            end = found[-1].end
+        found, end = list[Entry](), 0
+        try:
+            for values in self._database.all(query, (conversation.id, conversation.epoch)):
+                entry = entry_from(values)
+                if entry.start != end:
+                    raise ValueError(f"an entry begins at token {entry.start} instead of {end}")  # noqa: TRY301
+                found.append(entry)
+                end = entry.end
+        except ValueError as error:
+            raise self._database.corrupt(str(error)) from None
         return found
 
     def append(self, conversation: Conversation, entries: Sequence[Entry], told: Mapping[str, str | None]) -> None:

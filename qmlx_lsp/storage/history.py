@@ -88,6 +88,17 @@ class History:
             found.append(Told(at, as_int(id_), as_int(epoch), carried, turn, float(str(created)), entry))
         return found
 
+    def began(self, conversation: int, epoch: int) -> tuple[float, int]:
+        """When the epoch's first entry was rendered (or, without one, the epoch was made), in seconds since 1970; and
+        how many entries earlier epochs have."""
+        query = (
+            "SELECT COALESCE((SELECT created FROM entry WHERE conversation = ?1 AND epoch = ?2 ORDER BY id LIMIT 1),"
+            " (SELECT created FROM epoch WHERE conversation = ?1 AND epoch = ?2), 0),"
+            " (SELECT COUNT(*) FROM entry WHERE conversation = ?1 AND epoch < ?2)"
+        )
+        created, earlier = self._database.one(query, (conversation, epoch)) or (0.0, 0)
+        return float(str(created)), as_int(earlier)
+
     def epochs(self, conversation: int) -> list[Epoch]:
         """Asked after ``entries``, it knows the epochs of all of them."""
         query = "SELECT epoch, created, why, opening FROM epoch WHERE conversation = ? ORDER BY epoch"

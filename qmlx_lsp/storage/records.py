@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from qmlx_lsp.errors import StoreError
 from qmlx_lsp.storage import ownership
 from qmlx_lsp.storage.files import FOLDER_MODE, OsFiles
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
-from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
+from qmlx_lsp.transcript.tokens import PackedIds, ids_to_bytes
 
 LOCK_WAIT_S = 10.0  # seconds to wait for another process
 
@@ -240,11 +240,11 @@ def entry_from(values: Sequence[object]) -> Entry:
     if checksum != _checksum(start, str(kind), None if finish is None else str(finish), path, tool, text, ids):
         raise ValueError(f"the entry at token {start} does not have its checksum")
     entry = Entry(
-        Kind(str(kind)),
+        _KINDS[kind] if kind in _KINDS else Kind(str(kind)),
         unpack(text),
-        ids_from_bytes(ids),
+        PackedIds(ids),
         start,
-        None if finish is None else Finish(str(finish)),
+        None if finish is None else _FINISHES[finish] if finish in _FINISHES else Finish(str(finish)),
         None if path is None else unpack(path),
         None if tool is None else unpack(tool),
     )
@@ -253,13 +253,19 @@ def entry_from(values: Sequence[object]) -> Entry:
     return entry
 
 
+# A word of the database is looked up some thousand times when a long conversation is opened.
+_KINDS: Mapping[object, Kind] = {kind.value: kind for kind in Kind}
+_FINISHES: Mapping[object, Finish] = {finish.value: finish for finish in Finish}
+
+
 def _checksum(
     start: int, kind: str, finish: str | None, path: bytes | None, tool: bytes | None, text: bytes, ids: bytes
 ) -> bytes:
-    hasher = xxhash.xxh3_128()
-    for part in (b"%d" % start, kind.encode(), (finish or "").encode(), b"-" if path is None else b"+" + path, text):
-        hasher.update(b"%d:" % len(part) + part)
-    if tool is not None:  # which entries of the first version have not
-        hasher.update(b"tool%d:" % len(tool) + tool)
-    hasher.update(ids)
-    return hasher.digest()
+    head, said, ended = b"%d" % start, kind.encode(), (finish or "").encode()
+    where = b"-" if path is None else b"+" + path
+    last = b"" if tool is None else b"tool%d:%b" % (len(tool), tool)  # which entries of the first version have not
+    # In one piece and one call: opening a conversation hashes thousands of short entries.
+    hashed = b"%d:%b%d:%b%d:%b%d:%b%d:%b%b%b" % (
+        len(head), head, len(said), said, len(ended), ended, len(where), where, len(text), text, last, ids,
+    )  # fmt: skip
+    return xxhash.xxh3_128_digest(hashed)

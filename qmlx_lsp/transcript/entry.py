@@ -6,6 +6,7 @@ or the final form of the newest one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -31,7 +32,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``ids`` occupy ``[start, end)`` of the token log.
+    """``ids``, a tuple or ``PackedIds``, occupy ``[start, end)`` of the token log.
 
     For a reply, ``ids`` begin with the template's reply header and go on with exactly the generated ids; ``text``
     is what a person reads. ``path`` is the file a context entry is about, relative to the root. ``tool`` is the tool
@@ -40,7 +41,7 @@ class Entry:
 
     kind: Kind
     text: str
-    ids: tuple[int, ...]
+    ids: Sequence[int]
     start: int
     finish: Finish | None = None
     path: str | None = None

@@ -43,7 +43,7 @@ class Tail:
     """How the log ends. ``reply``: the last reply's ids, its header included, when the log ends with it."""
 
     place: Place = Place.START
-    reply: tuple[int, ...] = ()
+    reply: Sequence[int] = ()
 
 
 class Renderer:

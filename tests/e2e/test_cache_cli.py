@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from qmlx_lsp.engine.scripted import tokenizer_json
+from qmlx_lsp.transcript.families import FAMILIES
 from tests.support.processes import Home, home, json_line
 
 
@@ -77,6 +79,34 @@ async def test_the_verbs_while_a_daemon_runs(h: Home) -> None:
     assert (code, out) == (2, "")
     assert "--yes" in err
     assert payload(h) == before
+
+
+@pytest.mark.slow
+async def test_a_prompt_from_elsewhere_beside_a_daemon(h: Home) -> None:
+    await ask_twice(h)
+    log = [json.loads(line) for line in (await h.run("log", "--json"))[1].splitlines()]
+    folder = h.base / "model"  # of the same tokenizer; nothing else of a model is needed
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(tokenizer_json())
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": FAMILIES["ChatML"][1]}))
+    roles = {"system": "system", "context": "user", "question": "user", "assistant": "assistant"}
+    messages: list[dict[str, str]] = []
+    for entry in log:
+        if messages and roles[entry["kind"]] == messages[-1]["role"]:
+            messages[-1]["content"] += entry["text"]
+        else:
+            messages.append({"role": roles[entry["kind"]], "content": entry["text"]})
+    h.environ["QMLX_MODEL"] = str(folder)
+    for given, reason, at in (
+        (messages[:-1], "ends", None),
+        ([*messages[:2], *messages[3:]], "missing", next(e for e in log if e["kind"] == "assistant")["span"][0] + 3),
+    ):
+        code, out, err = await h.run("cache", "explain", "--against", "-", "--json", given=json.dumps(given).encode())
+        assert code == 0, err
+        shown = json_line(out)
+        assert shown["against"]["reason"] == reason
+        assert (shown["parts"] and shown["parts"]["at"]) == at
+        assert shown["against"]["restorable"] in (0, *shown["restorable"])
 
 
 @pytest.mark.slow

@@ -139,3 +139,17 @@ def test_numbers_do_not_move(log: ConversationLog, path: Path) -> None:
     assert finished()[:-1] == before
     assert (finished()[-1].number, finished()[-1].entry) == (3, DONE)
     history.close()
+
+
+def test_an_epoch_began_when_its_first_entry_was_written(log: ConversationLog, path: Path) -> None:
+    """And not when it was made: a conversation that was begun anew may wait for days until something is said."""
+    first = log.open("/project", "identity")  # at 1,000
+    log.append(first, [SYSTEM, QUESTION], {})  # at 1,001 and 1,002
+    log.append(log.open("/other", "identity"), [SYSTEM], {})  # at 1,003 and 1,004
+    second = log.new_epoch(first, "identity", why="new")  # at 1,005
+    history, conversation = _history(path)
+    assert history.began(conversation, 0) == (1_001.0, 0)
+    assert history.began(conversation, 1) == (1_005.0, 2)
+    log.append(second, [SYSTEM], {})
+    assert history.began(conversation, 1) == (1_006.0, 2)
+    history.close()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmlx_lsp.transcript.tokens import CELL_TOKENS, TokenLog, ids_from_bytes, ids_to_bytes
+from qmlx_lsp.transcript.tokens import CELL_TOKENS, PackedIds, TokenLog, ids_from_bytes, ids_to_bytes
 
 IDS = st.lists(st.integers(min_value=0, max_value=2**31 - 1), max_size=20)
 
@@ -74,3 +74,37 @@ def test_packed_ids_of_a_wrong_length():
 
 def test_cells_are_256_tokens():
     assert CELL_TOKENS == 256  # part of the store's format
+
+
+@given(IDS, IDS)
+def test_packed_ids_are_read_like_a_tuple(one, other):
+    packed, plain = PackedIds(struct.pack(f"<{len(one)}i", *one)), tuple(one)
+    assert packed == plain
+    assert plain == packed
+    assert packed == PackedIds(ids_to_bytes(one))
+    assert (packed == tuple(other), packed != PackedIds(ids_to_bytes(other))) == (one == other, one != other)
+    assert hash(packed) == hash(plain)
+    assert packed != list(one)  # nor is a tuple
+    assert (len(packed), bool(packed), list(packed), repr(packed)) == (len(one), bool(one), one, repr(plain))
+    for part in (slice(1, None), slice(-1), slice(None, None, 2), slice(None, None, -1), slice(5, 2), slice(-3, 99)):
+        assert packed[part] == plain[part]
+    assert [packed[at] for at in range(-len(one), len(one))] == one + one
+    assert ids_to_bytes(packed) == ids_to_bytes(one)
+    assert TokenLog(packed).ids() == one
+
+
+def test_packed_ids_lead_to_the_same_log():
+    ids = [(n * 7919) % 151_936 for n in range(1000)]
+    log = TokenLog(ids[:3])
+    for start, end in ((3, 200), (200, 700), (700, 1000)):
+        log.extend(PackedIds(ids_to_bytes(ids[start:end])))
+    assert log.ids() == ids
+    assert log.digest(1000) == digest_by_hand(ids)
+
+
+def test_bytes_that_are_no_ids_are_refused():
+    with pytest.raises(ValueError, match="7 bytes are not a whole number of ids"):
+        PackedIds(bytes(7))
+    for outside in (2, -3):
+        with pytest.raises(IndexError):
+            PackedIds(bytes(8))[outside]
