@@ -5,8 +5,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # A process for every core; tests of one file stay together, for they share what is slow to make.
 PARALLEL := -n auto --dist loadfile
+# Tests are compiled once, not in every process and at every run.
+export PYTHONDONTWRITEBYTECODE :=
 # The part of the tests that a contributor runs all the time.
-QUICK := not slow and not model and not corpus
+QUICK := not slow and not model
 
 .PHONY: demo test check lint format bench clean
 
@@ -17,7 +19,7 @@ test: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
 check: lint $(VENV)/tests
-	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)"
+	$(BIN)/python -m pytest $(PARALLEL) --ignore tests/corpus -m "$(QUICK)"
 
 lint: $(VENV)/tests
 	$(BIN)/ruff format --check .

@@ -157,10 +157,10 @@ def slow(*names: str) -> list[Any]:
 
 # These have most cache classes between them (quantised ones are quick in a few tests); the other models take part in
 # the slow check.
-OTHERS = ["llama", "gpt_oss", "gemma", "int4", "int8", "baichuan", "falcon", "deepseek"]
-EACH = pytest.mark.parametrize("name", ["hybrid", "llama4", "nested", *slow(*OTHERS)])
+OTHERS = ["llama", "gpt_oss", "gemma", "nested", "int4", "int8", "baichuan", "falcon", "deepseek"]
+EACH = pytest.mark.parametrize("name", ["hybrid", "llama4", *slow(*OTHERS)])
 # For tests that are about something else than caches.
-FEW = pytest.mark.parametrize("name", ["hybrid", "gpt_oss", *slow("llama", "gemma", "llama4", "baichuan")])
+FEW = pytest.mark.parametrize("name", ["hybrid", *slow("gpt_oss", "llama", "gemma", "llama4", "baichuan")])
 
 
 @functools.cache
