@@ -33,6 +33,7 @@ format: $(VENV)/tests
 bench: $(VENV)/tests
 	$(BIN)/python -m benchmarks.figures
 	$(BIN)/python -m benchmarks.store
+	$(BIN)/python -m benchmarks.transcript
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -48,6 +48,7 @@ REASONS = {
     "foreign": "its checkpoint was in a format that this version or this model does not use",
     "missing": "a file of its checkpoint was gone",
     "unreadable": "the disk or the index did not answer",
+    "failed": "the engine had failed while it restored its checkpoint, which is whole",
     "ids": "its checkpoint held the state of other tokens and was put aside",
     "unsupported": "states of this model cannot be restored",
     "cancelled before it began": "the question was cancelled before anything was read",

@@ -6,16 +6,20 @@ Invariant: a checkpoint that is refused is a miss, and the next best one is trie
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
 
 from qmlx_lsp.engine.backend import Backend, Restored, StateId
 from qmlx_lsp.engine.plan import Plan, Start, resume_plan
+from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.session.checkpoint import ask_covered, settled
 from qmlx_lsp.session.event import Job, Step
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.storage.checkpoints import Found
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,12 @@ async def _choose(session: Session, job: Job) -> Resumed:
         except CheckpointRejected as error:
             reason = error.reason
             await services.on_store(_reject, session, found, error)
+            continue
+        except (EngineBusy, EngineClosed):
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever the model's code raises, what is not restored is read
+            logger.warning("a checkpoint was not restored: %s: %s", type(error).__name__, error)
+            reason = "failed"
             continue
         session.drop_live("restored")
         session.settle(restored.state, plan.position)

@@ -40,10 +40,12 @@ from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.mlx.backend import MlxBackend
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.fragments import derive
+from qmlx_lsp.transcript.template import JinjaTemplate
 backend = MlxBackend(Path(sys.argv[2]))
 info = backend.load("embedded", lambda *_: None, lambda: False)
 codec = Codec(info.name, info.tokenizer_json)
-cut = derive(info.name, info.template, codec, info.eos_ids, thinking=False)
+template = JinjaTemplate(info.name, info.template, info.tokens)
+cut = derive(info.name, template, codec, info.eos_ids, thinking=False)
 said = []
 for question in json.load(sys.stdin):
     state = backend.new_state()

@@ -5,6 +5,7 @@
 
 import json
 import sys
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,7 @@ def asked(info: Any, question: str) -> Any:
     from qmlx_lsp.transcript.entry import Kind
     from qmlx_lsp.transcript.transcript import Transcript
 
-    transcript = Transcript(prepare(info, thinking=False).renderer)
+    transcript = Transcript(prepare(info, thinking=False, today=date.today).renderer)
     drafts = [(Kind.SYSTEM, "You are a helpful assistant.", None), (Kind.QUESTION, question, None)]
     transcript.extend(transcript.draft(drafts))
     return transcript

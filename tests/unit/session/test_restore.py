@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from qmlx_lsp.engine.backend import Restored
 from qmlx_lsp.engine.scripted import ScriptedBackend
-from qmlx_lsp.state import StateCopy
+from qmlx_lsp.state import StateCopy, StoredState
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench, quick
 from tests.support.faulty_files import FaultyFiles, Full
@@ -227,3 +228,21 @@ async def test_drop_and_restore_beside_a_state_that_is_further_on(tmp_path: Path
         usage = (await b.ask("C")).usage
         assert usage.plan == "live"
         await b.check()
+
+
+async def test_an_engine_that_fails_while_restoring_reads_instead(tmp_path: Path) -> None:
+    """No memory for the arrays, say: the checkpoint is whole and stays, the question is answered."""
+
+    class NoRoom(ScriptedBackend):
+        def restore(self, stored: StoredState) -> Restored:
+            raise MemoryError("no room")
+
+    async with bench(tmp_path) as b:
+        await b.ask("A")
+        before = b.ids()
+    async with bench(tmp_path, make=NoRoom) as b:
+        usage = (await b.ask("B")).usage
+        assert (usage.plan, usage.reason, usage.restored) == ("cold", "failed", 0)
+        await b.check()
+    async with bench(tmp_path) as b:
+        assert (await b.ask("C")).usage.restored > len(before)
