@@ -165,7 +165,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
     transcript = session.transcript
     header = transcript.reply_header()
     asked = len(transcript.log)
-    reply = GrowingReply(session.model.renderer.shown(), job.on_text, settings.stream.batch_ms)
+    reply = GrowingReply(session.model.renderer.shown(header), job.on_text, settings.stream.batch_ms)
     room = session.context_tokens - asked - len(header)
     engine_job = EngineJob(
         state=resumed.state,

@@ -75,6 +75,10 @@ class Tags:
         rest = next((at for closed, at in closes if stack and closed == stack[-1]), self._behind(after, closes))
         return [*added, *after[rest:]] if added or rest else None
 
+    def inside(self, ids: Sequence[int], tag: str) -> bool:
+        """Whether ``tag`` is the innermost one that is open behind ``ids``."""
+        return self._read(ids)[0][-1:] == [tag]
+
     def _read(self, ids: Sequence[int]) -> tuple[list[str], int | None, str]:
         """The tags that are open behind ``ids``; and if that is inside a tag, which kind, and its text so far."""
         stack: list[str] = []

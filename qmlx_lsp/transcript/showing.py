@@ -13,20 +13,22 @@ from __future__ import annotations
 from qmlx_lsp.transcript.channels import Channels, Messages, Tags
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 
-THOUGHT_END = "\n</think>\n\n"
-_THOUGHT = ("<think>\n", THOUGHT_END)
+THOUGHT_BEGIN, THOUGHT_END = "<think>\n", "\n</think>\n\n"
+_THOUGHT = (THOUGHT_BEGIN, THOUGHT_END)
 _CALL = ("<tool_call>", "</tool_call>\n")
 _ANSWER = ("", "")
 _THOUGHTS = ("analysis", "to=self", "<|think|>", "think")
 
 
 class Shown:
-    """The text of one reply, fed id by id. ``silent`` ids show nothing."""
+    """The text of one reply, fed id by id. ``silent`` ids show nothing; ``begins`` is shown in front of all, where
+    the template has begun the thinking and the model only ends it."""
 
-    def __init__(self, codec: Codec, silent: frozenset[int], channels: Channels | None) -> None:
+    def __init__(self, codec: Codec, silent: frozenset[int], channels: Channels | None, begins: str = "") -> None:
         self._codec = codec
         self._silent = silent
         self._stream = TextStream(codec)
+        self._begins = begins
         self._heads: _Messages | _Tags | None = None
         if isinstance(channels, Messages):
             self._heads = _Messages(codec, channels)
@@ -35,6 +37,10 @@ class Shown:
 
     def add(self, token: int) -> str:
         """The text that became certain with ``token``."""
+        begins, self._begins = self._begins, ""
+        return begins + self._shown(token)
+
+    def _shown(self, token: int) -> str:
         if self._heads is not None:
             shown = self._heads.add(token)
             if shown is not None:

@@ -22,7 +22,7 @@ from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.transcript.fragments import Fragments
 from qmlx_lsp.transcript.results import named
-from qmlx_lsp.transcript.showing import THOUGHT_END, Shown
+from qmlx_lsp.transcript.showing import THOUGHT_BEGIN, THOUGHT_END, Shown
 
 WITHDRAWN = "(The question above was withdrawn before it was answered.)\n"
 CUT_CALL = "(The tool call above was cut off and has not been run.)\n"
@@ -129,16 +129,21 @@ class Renderer:
             return Tail(Place.TOLD)
         return Tail(Place.ASKED if entry.kind is Kind.QUESTION else Place.OPEN)
 
-    def shown(self) -> Shown:
-        """What a person sees of a reply that is to be fed to it."""
-        return Shown(self.codec, self._eos_ids, self.fragments.channels)
+    def shown(self, header: Sequence[int]) -> Shown:
+        """What a person sees of a reply that is to be fed to it, behind its ``header``."""
+        parts, begins = self.fragments, ""
+        if isinstance(parts.channels, Tags) and parts.channels.inside(header, "think"):
+            begins = THOUGHT_BEGIN
+        elif self._inside(header, parts.think_start, parts.think_end):
+            begins = self.codec.decode(parts.think_start) + "\n"
+        return Shown(self.codec, self._eos_ids, parts.channels, begins)
 
     def answer(self, header: Sequence[int], generated: Sequence[int]) -> str:
         """The text of a reply less its thinking and white space around it; empty when it ended while thinking."""
         parts = self.fragments
         if self._inside([*header, *generated], parts.think_start, parts.think_end):
             return ""
-        shown = self.shown()
+        shown = self.shown(header)
         text = "".join(map(shown.add, generated)) + shown.finish()
         thought = THOUGHT_END if parts.channels is not None else self.codec.decode(parts.think_end)
         return (text.rpartition(thought.strip())[2] if thought else text).strip()

@@ -162,6 +162,10 @@ def test_thinking_in_tags():
     )
     transcript = transcript_of(prompt_with_thinking, TAG_MARKS, ("<|end_of_msg|>",))
     whole = cut_and_asked(transcript, "Hm", 2)
+    made = transcript._renderer
+    shown = made.shown(made.fragments.prompt)
+    said = made.codec.encode_fragment("Hm.<|close|>think<|sep|><|open|>response<|sep|>Yes.")
+    assert "".join(map(shown.add, said)) == "<think>\nHm.\n</think>\n\nYes."
     assert "Hm<|close|>think<|sep|><|close|>message<|sep|><|end_of_msg|>" in whole
 
 

@@ -200,3 +200,13 @@ def test_the_answer_is_what_follows_the_thoughts(generated, want):
 def test_a_model_without_thoughts_answers_with_all_it_says():
     made = Renderer(derive("m", templates.ChatMl(), CODEC, EOS, thinking=False), CODEC, EOS)
     assert made.answer(made.fragments.prompt, [*b" a", 260, *b"b", END_OF_TURN]) == "a</think>b"
+
+
+def test_thinking_that_the_template_began_is_shown_from_its_beginning():
+    made = renderer(thinking=True)
+    shown = made.shown(made.fragments.prompt)
+    ids = [*b"hm", 260, *b"\n\nyes", END_OF_TURN]
+    assert "".join(map(shown.add, ids)) + shown.finish() == "<think>\nhm</think>\n\nyes"
+    plain = renderer()
+    shown = plain.shown(plain.fragments.prompt)
+    assert "".join(map(shown.add, [*b"yes", END_OF_TURN])) + shown.finish() == "yes"
