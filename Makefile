@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 # A process for every core; tests of one file stay together, for they share what is slow to make.
-PARALLEL := -n auto --dist loadfile
+PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Tests are compiled once, not in every process and at every run.
 export PYTHONDONTWRITEBYTECODE :=
 # The part of the tests that a contributor runs all the time.
