@@ -47,7 +47,8 @@ def add(verbs: Any) -> None:
 def run(given: argparse.Namespace) -> int:
     way = next((name for name in _ALLOWED if getattr(given, name, None)), "show")
     for option in _OPTIONS:
-        if getattr(given, option) not in (None, False) and option not in _ALLOWED[way]:
+        value = getattr(given, option)
+        if value is not None and value is not False and option not in _ALLOWED[way]:  # 0 is a value
             raise QuestionError(f"--{option.replace('_', '-')} does not go with " + _words(way) + ".")
     for option in ("limit", "epoch"):
         if (getattr(given, option) or 0) < 0:

@@ -23,6 +23,7 @@ from qmlx_lsp.settings import GIB, load
 from qmlx_lsp.storage import forgetting, survey, upkeep
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.storage.files import OsFiles
+from qmlx_lsp.storage.leases import owners
 
 NEW, FORGET = "qmlx.newConversation", "qmlx.forgetConversation"
 
@@ -74,7 +75,7 @@ def _would_go(where: Paths, root: str) -> dict[str, Any]:
         held = log.held(root) if log is not None else None
         assert log is not None, "there is a conversation"
         assert held is not None, "there is a conversation"
-        going = upkeep.amount(forgetting.of_root(log, root, rows))
+        going = upkeep.amount(forgetting.of_root(log, root, rows, owners(where.checkpoints)[0]))
     return forgetting.Forgotten(root, held, going, wiped=False).as_dict()
 
 

@@ -73,6 +73,7 @@ async def _prepare(session: Session, job: Job, bound: Callable[[Session], None])
         return
     bound(session)
     if ahead.live_position < len(ahead.transcript.log):
+        await save(ahead, copying, 0.0)  # so that the next rest knows what is on its way to the disk
         return
     session.preparing = "saving"
     await _save(ahead, copying, job)

@@ -242,8 +242,10 @@ class Registry:
 
     async def new_conversation(self, root: Path) -> dict[str, Any]:
         """Begin a new, empty epoch of ``root``, once the turn that runs has ended. See ``forgetting``."""
-        work = forgetting.begin_anew(self.services, root, self._sessions.get(root))
-        return await asyncio.shield(asyncio.ensure_future(work))
+        self.rest.interrupt()
+        work = asyncio.ensure_future(forgetting.begin_anew(self.services, root, self._sessions.get(root)))
+        work.add_done_callback(lambda _work: self._rest_again())
+        return await asyncio.shield(work)
 
     async def forget(self, root: Path) -> dict[str, Any]:
         """Delete the conversation of ``root`` for good, with what is running in it. See ``forgetting``."""
@@ -260,8 +262,12 @@ class Registry:
 
     def _forgotten(self, root: Path) -> None:
         del self._forgetting[root]
+        self._rest_again()
+
+    def _rest_again(self) -> None:
+        """Other conversations go on with what was broken off."""
         if not self._running:
-            self.rest.begin()  # other conversations go on with what was broken off
+            self.rest.begin()
 
     # --- the end ------------------------------------------------------------------------------------------------
 

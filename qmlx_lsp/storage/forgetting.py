@@ -36,13 +36,18 @@ class Forgotten:
         return {"root": self.root, **asdict(self.held), **self.checkpoints._asdict(), "wiped": self.wiped}
 
 
-def going(rows: Sequence[Row], mine: Collection[upkeep.Line], others: Collection[upkeep.Line]) -> list[Row]:
+def going(
+    rows: Sequence[Row], mine: Collection[upkeep.Line], others: Collection[upkeep.Line], held: Collection[bytes]
+) -> list[Row]:
     """The files that hold ids of ``mine`` and that ``others`` do not need, children before parents. Pure.
 
-    More than ``upkeep.forgotten`` finds: also files that no chain leads to any more.
+    More than ``upkeep.forgotten`` finds: also files that no chain leads to any more, and all that no conversation
+    reaches and nobody holds: an epoch that was prepared and given up is among them, and nothing else tells whose it
+    was. The others of these can never be used again.
     """
     found = {row.id: row for row in upkeep.forgotten(rows, mine, others)}
     needed = upkeep.holders(upkeep.claims(rows, others))
+    found |= {row.id: row for row in rows if row.id not in needed and row.id not in held}
     for line in mine:
         digests = Digests(line.log)
         for row in rows:
@@ -51,13 +56,14 @@ def going(rows: Sequence[Row], mine: Collection[upkeep.Line], others: Collection
     return sorted(found.values(), key=lambda row: (-row.a, row.id))
 
 
-def of_root(log: ConversationLog, root: str, rows: Sequence[Row]) -> list[Row]:
-    """The files that go with the conversation of ``root``; ``rows`` were read before. Raises StoreError."""
+def of_root(log: ConversationLog, root: str, rows: Sequence[Row], held: Collection[bytes]) -> list[Row]:
+    """The files that go with the conversation of ``root``; ``rows`` were read before, and ``held`` are the ids of
+    those that living processes hold. Raises StoreError."""
     known = log.find(root)
     if known is None:
         return []
     others = [line for line in upkeep.lines(log) if line.root != root]
-    return going(rows, upkeep.past_and_present(log, known), others)
+    return going(rows, upkeep.past_and_present(log, known), others, held)
 
 
 def forget_checkpoints(log: ConversationLog, root: str, catalog: Catalog) -> Amount:
@@ -65,7 +71,7 @@ def forget_checkpoints(log: ConversationLog, root: str, catalog: Catalog) -> Amo
     with catalog.changing.held():
         catalog.settle(every_size=False)  # files that have no row yet are files all the same
         rows = catalog.ask(lambda index: index.rows())
-    return upkeep.forget(catalog, of_root(log, root, rows), lambda _done, _total: None)
+    return upkeep.forget(catalog, of_root(log, root, rows, catalog.leases.held()), lambda _done, _total: None)
 
 
 def forget_text(log: ConversationLog, root: str, checkpoints: Amount) -> Forgotten | None:

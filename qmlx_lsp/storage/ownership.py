@@ -49,5 +49,11 @@ def take(database: Path) -> int:
     return fd
 
 
+def give_up(fd: int) -> None:
+    """Let others write. A child that was forked meanwhile has the descriptor too, and must not keep the lock."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
 def _pid(fd: int) -> str:
     return os.pread(fd, PID_BYTES_MAX, 0).decode("ascii", "replace").strip() or "unknown"

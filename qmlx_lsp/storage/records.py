@@ -10,7 +10,6 @@ Invariant: a file of an earlier version is brought forward whole or not at all.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -166,7 +165,7 @@ class Database:
                 self._connection.close()
                 self._connection = None
             if self._owned >= 0:
-                os.close(self._owned)
+                ownership.give_up(self._owned)
                 self._owned = -1
 
     @contextmanager

@@ -64,11 +64,12 @@ class Tags:
         closes = self._closes(after)
         added: list[int] = []
         if half == self.open:
-            stack.append(name.split(" ")[0] or _TEXT_TAG)
-            added += [*([] if name else self.codec.encode_data(_TEXT_TAG)), self.sep]
+            lacking = _TEXT_TAG.removeprefix(name) if _TEXT_TAG.startswith(name) else ""
+            stack.append((name + lacking).split(" ")[0])
+            added += [*self.codec.encode_data(lacking), self.sep]
         elif half == self.close:
-            whole = stack.pop() if stack else name
-            added += [*self.codec.encode_data(whole.removeprefix(name)), self.sep]
+            lacking = stack.pop().removeprefix(name) if stack and stack[-1].startswith(name) else ""
+            added += [*self.codec.encode_data(lacking), self.sep]
         names = [closed for closed, _ in closes]
         while stack and stack[-1] not in names:
             added += [self.close, *self.codec.encode_data(stack.pop()), self.sep]

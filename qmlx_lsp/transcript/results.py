@@ -12,6 +12,7 @@ cannot be shown to hold is not used.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from qmlx_lsp.transcript.probes import REPLIES, USERS, Plain, Probe, chat, reply
 _RESULTS = ("Xres1Z", "Xres2Z", "Xres3Z")
 _NAME, _VALUE = "Xnam0Z", "Xval0Z"
 _IDS = ("callaaaa1", "callaaaa2", "callaaaa3")  # nine letters and digits, which Mistral demands
+# By their ids, or by a count behind the name, which stands still where calls are not rendered.
+_NUMBERED = re.compile(rf"callaaaa|{_NAME}\W?\d")
 _TRICKY = 'a"b\\c\nd<é>'  # told apart: as it is, or as the inside of a JSON string
 
 Part = int | None  # an id, or None where the tool's name goes
@@ -138,7 +141,7 @@ def _cut(calls: _Calls, codec: Codec, eos_ids: frozenset[int]) -> _Texts:
     _, end, _ = probe.gaps(later, (_RESULTS[0], REPLIES[0], USERS[1]))
     probe.same("the end of a reply", [calls.after_reply, end])
     question = _question(calls) or answer + calls.after_reply
-    if any("callaaaa" in part for part in (first, next_, answer, question)):
+    if any(_NUMBERED.search(part) for part in (first, next_, answer, question)):
         raise probe.refuse("numbers its tool calls")
     return _Texts(first, next_, answer, question, _as_json(calls))
 

@@ -19,10 +19,11 @@ from enum import Enum, auto
 
 from qmlx_lsp.transcript.channels import Tags
 from qmlx_lsp.transcript.encoder import Codec
-from qmlx_lsp.transcript.entry import Entry, Kind
+from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.fragments import Fragments
 from qmlx_lsp.transcript.results import named
 from qmlx_lsp.transcript.showing import THOUGHT_BEGIN, THOUGHT_END, Shown
+from qmlx_lsp.transcript.within import Within, within
 
 WITHDRAWN = "(The question above was withdrawn before it was answered.)\n"
 CUT_CALL = "(The tool call above was cut off and has not been run.)\n"
@@ -40,10 +41,12 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """How the log ends. ``reply``: the last reply's ids, its header included, when the log ends with it."""
+    """How the log ends. ``reply``: the last reply's ids, its header included, when the log ends with it; ``cut``:
+    something else than the model ended it."""
 
     place: Place = Place.START
     reply: Sequence[int] = ()
+    cut: bool = False
 
 
 class Renderer:
@@ -87,8 +90,8 @@ class Renderer:
         if kind is Kind.CONTEXT and (text[:1].isspace() or not text.endswith("\n")):
             raise ValueError("a context block begins with its header and ends with one line break")
         if tail.place is Place.REPLIED:
-            notice = CUT_CALL if self._cut_in_call(tail.reply) else ""
-            return [*self._closing(tail.reply, self.fragments.after_reply), *self.codec.encode_data(notice + text)]
+            notice = CUT_CALL if self._cut_in_call(tail) else ""
+            return [*self._closing(tail, self.fragments.after_reply), *self.codec.encode_data(notice + text)]
         if tail.place is Place.TOLD and self.fragments.results is not None:
             return [*named(self.codec, self.fragments.results.question, ""), *self.codec.encode_data(text)]
         if tail.place is Place.ASKED:
@@ -103,14 +106,14 @@ class Renderer:
             ValueError: the log does not end with a reply that could have called it.
         """
         parts = self.fragments.results
-        if tail.place not in (Place.REPLIED, Place.TOLD) or self._cut_in_call(tail.reply):
+        if tail.place not in (Place.REPLIED, Place.TOLD) or self._cut_in_call(tail):
             raise ValueError(f"nothing has called {tool} at {tail.place.name}")
         if parts is None:
-            after = self._closing(tail.reply, self.fragments.after_reply) if tail.place is Place.REPLIED else []
+            after = self._closing(tail, self.fragments.after_reply) if tail.place is Place.REPLIED else []
             return [*after, *self.codec.encode_data(f"Result of {tool}:\n{text.removesuffix(chr(10))}\n")]
         before = named(self.codec, parts.first if tail.place is Place.REPLIED else parts.next, tool)
         if tail.place is Place.REPLIED:
-            before = list(self._closing(tail.reply, before))
+            before = list(self._closing(tail, before))
         return [*before, *parts.encode(self.codec, text)]
 
     def reply_header(self, tail: Tail) -> list[int]:
@@ -124,7 +127,7 @@ class Renderer:
     def after(self, tail: Tail, entry: Entry) -> Tail:
         """The tail behind ``entry``."""
         if entry.kind is Kind.ASSISTANT:
-            return Tail(Place.REPLIED, entry.ids)
+            return Tail(Place.REPLIED, entry.ids, entry.finish is not Finish.COMPLETE)
         if entry.tool is not None:
             return Tail(Place.TOLD)
         return Tail(Place.ASKED if entry.kind is Kind.QUESTION else Place.OPEN)
@@ -134,14 +137,14 @@ class Renderer:
         parts, begins = self.fragments, ""
         if isinstance(parts.channels, Tags) and parts.channels.inside(header, "think"):
             begins = THOUGHT_BEGIN
-        elif self._inside(header, parts.think_start, parts.think_end):
+        elif self._within(header) is Within.THOUGHT:
             begins = self.codec.decode(parts.think_start) + "\n"
         return Shown(self.codec, self._eos_ids, parts.channels, begins)
 
     def answer(self, header: Sequence[int], generated: Sequence[int]) -> str:
         """The text of a reply less its thinking and white space around it; empty when it ended while thinking."""
         parts = self.fragments
-        if self._inside([*header, *generated], parts.think_start, parts.think_end):
+        if self._within([*header, *generated]) is Within.THOUGHT:
             return ""
         shown = self.shown(header)
         text = "".join(map(shown.add, generated)) + shown.finish()
@@ -150,8 +153,9 @@ class Renderer:
 
     # --- the end of a reply ----------------------------------------------------------------------------------------
 
-    def _closing(self, reply: Sequence[int], after: Sequence[int]) -> Sequence[int]:
-        """What ends ``reply`` and opens what follows it (``after``), less what the model has said itself."""
+    def _closing(self, tail: Tail, after: Sequence[int]) -> Sequence[int]:
+        """What ends the reply and opens what follows it (``after``), less what the model has said itself."""
+        reply = tail.reply
         if reply[-1] in self._eos_ids and reply[-1] in after:
             return after[after.index(reply[-1]) + 1 :]
         parts = self.fragments
@@ -161,13 +165,18 @@ class Renderer:
                 return closed or after
         if said := self._said(reply, after):
             return after[said:]
-        added: list[int] = []
-        if self._cut_in_call(reply):
-            added += parts.call_end
-        if self._inside(reply, parts.think_start, parts.think_end):
-            at_line = not added and self.codec.token_bytes(reply[-1]).endswith(b"\n")
-            added += parts.close_thinking_line if at_line else parts.close_thinking
-        return [*added, *after]
+        return [*self._end_of(tail), *after]
+
+    def _end_of(self, tail: Tail) -> Sequence[int]:
+        """What ends the thinking or the call that the reply is in the middle of."""
+        parts = self.fragments
+        match self._within(tail.reply):
+            case Within.CALL if tail.cut:
+                return parts.call_end
+            case Within.THOUGHT:
+                at_line = self.codec.token_bytes(tail.reply[-1]).endswith(b"\n")
+                return parts.close_thinking_line if at_line else parts.close_thinking
+        return ()
 
     def _said(self, reply: Sequence[int], after: Sequence[int]) -> int:
         """How many ids of ``after`` the reply ends with, a control token among them."""
@@ -177,21 +186,10 @@ class Renderer:
                 return count
         return 0
 
-    def _cut_in_call(self, reply: Sequence[int]) -> bool:
-        return self._inside(reply, self.fragments.call_start, self.fragments.call_end)
+    def _cut_in_call(self, tail: Tail) -> bool:
+        return tail.cut and self._within(tail.reply) is Within.CALL
 
-    def _inside(self, ids: Sequence[int], start: Sequence[int], end: Sequence[int]) -> bool:
-        """Whether ``ids`` end between the two marks, if there are such."""
-        if not start or not end:
-            return False
-        if any(self.codec.control_ids.isdisjoint(mark) for mark in (start, end)):  # plain text has many spellings
-            text = self.codec.decode(ids)
-            return text.rfind(self.codec.decode(start)) > text.rfind(self.codec.decode(end))
-        return _rfind(ids, start) > _rfind(ids, end)
-
-
-def _rfind(ids: Sequence[int], wanted: Sequence[int]) -> int:
-    for at in range(len(ids) - len(wanted), -1, -1):
-        if tuple(ids[at : at + len(wanted)]) == tuple(wanted):
-            return at
-    return -1
+    def _within(self, reply: Sequence[int]) -> Within:
+        parts = self.fragments
+        think, call = (parts.think_start, parts.think_end), (parts.call_start, parts.call_end)
+        return within(self.codec, reply, think, call)

@@ -25,7 +25,9 @@ from qmlx_lsp.errors import TemplateError
 
 Messages = Sequence[Mapping[str, Any]]
 # What a template can raise for messages that it was not written for. Jinja promises nothing narrower.
-REFUSALS = (jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+REFUSALS = (
+    jinja2.TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
 
 
 class Template(Protocol):
@@ -53,7 +55,7 @@ class JinjaTemplate:
         self._tokens = dict(tokens)
         try:
             self._template = _ENVIRONMENT.from_string(source)
-        except jinja2.TemplateError as error:
+        except (jinja2.TemplateError, RecursionError, SyntaxError) as error:
             raise TemplateError(f"The chat template of {name} is not valid: {_one_line(error)}.") from error
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from qmlx_lsp.transcript.entry import Finish, Kind
 from qmlx_lsp.transcript.suffix import CUT_CALL, WITHDRAWN
+from qmlx_lsp.transcript.within import Within
 from tests.corpus.names import NAMES
 from tests.support.served import OWN, REAL, Served, Teller, fix_the_clock, serve
 
@@ -209,7 +210,7 @@ def answer(teller: Teller) -> list[int]:
         return served.codec.encode_fragment("Hm.<|close|>think<|sep|><|open|>response<|sep|>")
     if served.name in HEADS:
         return served.codec.encode_fragment(HEADS[served.name])
-    if served.renderer._inside(teller.transcript.reply_header(), *thinking_marks(served)):
+    if served.renderer._within(teller.transcript.reply_header()) is Within.THOUGHT:
         return [*served.codec.encode_data("Hm."), *served.fragments.close_thinking]
     return []
 
@@ -246,7 +247,7 @@ def test_reply_cut_off_while_thinking(served):
         return  # its models do not think, or in messages and tags of their own (see the tests of channels)
     teller = asked(served)
     header = teller.transcript.reply_header()
-    begun = [] if served.renderer._inside(header, start, stop) else list(start)
+    begun = [] if served.renderer._within(header) is Within.THOUGHT else list(start)
     teller.reply([*begun, *said(served, "Let me see")], Finish.CANCELLED)
     teller.tell(Kind.QUESTION, "Quicker?")
     close, after = (

@@ -18,7 +18,8 @@ from tests.support.served import DAY, TOKENS, fix_the_clock, serve
 # of the second result than of the third (Bielik, with a system message), or is not there.
 TOLD_AS_TEXT = {
     "Bielik-11B-v3.0-Instruct", "Cohere2MoE", "CohereForAI-c4ai-command-r-plus-tool_use",
-    "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "Kimi-K3", "Mistral-Small-3.2-24B-Instruct-2506",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "Kimi-K2-Instruct",
+    "Kimi-K2-Thinking", "Kimi-K3", "Mistral-Small-3.2-24B-Instruct-2506",
     "google-gemma-2-2b-it", "llama-cpp-rwkv-world", "microsoft-Phi-3.5-mini-instruct",
     "mistralai-Mistral-Nemo-Instruct-2407", "moonshotai-Kimi-K2", "upstage-Solar-Open-100B",
 }  # fmt: skip

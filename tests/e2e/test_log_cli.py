@@ -50,6 +50,8 @@ async def test_options_that_do_not_go_together_are_one_line(h: Home) -> None:
         ("--export", "x.md", "--tokens"): "--tokens does not go with --export.",
         ("--new", "--yes"): "--yes does not go with --new.",
         ("--forget", "--epoch", "1"): "--epoch does not go with --forget.",
+        ("--forget", "--yes", "--epoch", "0"): "--epoch does not go with --forget.",
+        ("--new", "--limit", "0"): "--limit does not go with --new.",
         ("--force",): "--force does not go with showing the log.",
         ("--follow", "--dry-run"): "--dry-run does not go with --follow.",
         ("--epoch", "-1"): "--epoch is -1, but must be 0 or more.",

@@ -20,6 +20,7 @@ from qmlx_lsp.engine.mlx.backend import MlxBackend
 from qmlx_lsp.engine.mlx.caches import make_caches, parts
 from qmlx_lsp.engine.mlx.model import check_kv_bits
 from qmlx_lsp.errors import Cancelled, DownloadError, ModelError, TemplateError
+from qmlx_lsp.session.model import prepare
 from qmlx_lsp.settings import Model, Settings
 from tests.support import model_folder, tiny_models
 
@@ -88,6 +89,9 @@ def test_chat_template_in_python(tmp_path):
     assert all("<｜User｜>x<｜Assistant｜>" in text for text in shown)
     with pytest.raises(TemplateError, match=f"The chat template of {folder} does not render a conversation: "):
         info.template.render([{"role": "nobody", "content": 1}], {}, generate=True, day=date(2026, 1, 2))
+    for thinking in (False, True):  # such code refuses by assert, in probes that a template may refuse
+        made = prepare(info, thinking=thinking, today=date.today).renderer
+        assert made.codec.decode(made.fragments.after_reply) == "<｜end▁of▁sentence｜><｜User｜>"
 
 
 @pytest.mark.parametrize("name", ["nonsense", "/no/such/folder", "./relative", "a/b/c", ""])

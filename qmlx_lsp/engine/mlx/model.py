@@ -53,7 +53,7 @@ class CodedTemplate:
             text = self._tokenizer.apply_chat_template(
                 list(messages), tokenize=False, add_generation_prompt=generate, enable_thinking=thinking
             )
-        except REFUSALS as error:
+        except (*REFUSALS, AssertionError) as error:  # by which such code refuses
             said = first_line(error)
             raise TemplateError(
                 f"The chat template of {self._name} does not render a conversation: {said}"

@@ -111,7 +111,8 @@ async def test_next_epoch_begins_with_summary_files_and_last_turns(tmp_path: Pat
             session.model.info.fingerprint, session.transcript.log, needs_snapshot=True, limit=len(b.ids())
         )
         assert found[0].position == len(b.ids())
-        assert store._catalog.leases.held() == set(found[0].files)  # and nothing of the old epoch any more
+        held = store._catalog.leases.held
+        await until(lambda: held() == set(found[0].files))  # and nothing of the old epoch any more
 
 
 async def test_who_asks_next_waits_for_nothing(tmp_path: Path) -> None:

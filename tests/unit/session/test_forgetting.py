@@ -263,7 +263,6 @@ async def test_in_the_middle_of_a_preparation(tmp_path: Path, kind: str, after: 
             answer = await b.ask("And now?")
             assert (answer.usage.live, answer.usage.restored) == (0, 0)
         else:
-            await b.rested()
             session = await b.session()
             assert session.ahead is None
             assert [entry.text for entry in b.entries()] == []
@@ -281,3 +280,41 @@ async def test_a_prepared_epoch_is_forgotten_with_all_others(tmp_path: Path) -> 
         gone = await b.app.registry.forget(b.project)
         assert gone["epochs"] == 2
         assert _holding(b, CANARY) == []
+
+
+async def test_what_was_prepared_and_given_up_is_forgotten_beside_another_project(tmp_path: Path) -> None:
+    """The beginning is shared with the other project and stays; the summary's rows are in no epoch's log."""
+    other = tmp_path / "other"
+    other.mkdir()
+    async with _nearly_full(tmp_path) as b:
+        await b.ask("Elsewhere?", root=other)
+        await b.ask("L" * 2_800)
+        await b.ask(f"About {CANARY}?")
+        b.backend._replies.insert(0, f"Summary of {CANARY}" + "S" * 600)
+        b.gate.hold("prefill", 4)
+        await b.idle.passes()
+        await b.gate.reached()
+        task = await b.interrupt("Elsewhere again?", root=other)
+        b.gate.open()
+        await task
+        await b.app.registry.forget(b.project)
+        assert _holding(b, CANARY) == []
+        answer = await b.ask("And here?", root=other)
+        assert answer.usage.plan == "live"
+        await b.restart()
+        assert (await b.ask("Still?", root=other)).usage.plan == "restore"
+
+
+async def test_beginning_anew_stops_a_summary(tmp_path: Path) -> None:
+    async with _nearly_full(tmp_path) as b:
+        await _fill(b)
+        b.gate.hold("decode", 3)
+        await b.idle.passes()
+        await b.gate.reached()
+        job = b.app.registry.rest._job
+        task = asyncio.create_task(b.app.registry.new_conversation(b.project))
+        await until(lambda: job.cancelled)
+        passes = len(b.gate.passes)
+        b.gate.open()
+        await asyncio.wait_for(task, 20)
+        assert len(b.gate.passes) - passes <= 1

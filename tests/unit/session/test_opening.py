@@ -156,6 +156,8 @@ def test_a_model_of_no_family_is_refused_by_name() -> None:
     ("template", "why"),
     [
         ("{% for m in messages %}", "is not valid"),
+        ("{% break %}", "is not valid"),
+        ("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "does not render a conversation"),
         ("{{ raise_exception('only for images') }}", "does not render a conversation: only for images"),
         ("{{ messages[0].content }}", "shows a message 0 times"),
         ("{% for m in messages %}{{ loop.index }}{{ m.content }}{% endfor %}", "cannot be cut into fixed parts"),

@@ -150,15 +150,15 @@ OWN = [("segment", 20, 40), ("segment", 40, 60), ("snapshot", 40, 40), ("snapsho
 
 
 def test_what_others_need_stays(rows: list[Row]) -> None:
-    going = forgetting.going(rows, [_line(MINE, "/mine")], [_line(THEIRS, "/theirs")])
+    going = forgetting.going(rows, [_line(MINE, "/mine")], [_line(THEIRS, "/theirs")], ())
     assert _spans(going) == OWN
     assert [row.a for row in going] == sorted((row.a for row in going), reverse=True)  # children first
-    assert len(forgetting.going(rows, [_line(MINE, "/mine")], [])) == len(rows)
+    assert len(forgetting.going(rows, [_line(MINE, "/mine")], [], ())) == len(rows)
 
 
 def test_files_that_no_chain_leads_to_hold_ids_all_the_same(rows: list[Row]) -> None:
     broken = [row for row in rows if (row.a, row.b) != (20, 40)]
-    going = forgetting.going(broken, [_line(MINE, "/mine")], [_line(THEIRS, "/theirs")])
+    going = forgetting.going(broken, [_line(MINE, "/mine")], [_line(THEIRS, "/theirs")], ())
     assert _spans(going) == [span for span in OWN if span != ("segment", 20, 40)]
 
 
@@ -171,7 +171,7 @@ def test_text_ids_and_checkpoints_go_and_the_others_restore(log: ConversationLog
         save(store, HYBRID, MINE, end)
     save(store, HYBRID, THEIRS)
     found = survey.survey(OsFiles(), tmp_path / "store").rows
-    planned = forgetting.of_root(log, "/mine", found)
+    planned = forgetting.of_root(log, "/mine", found, ())
     assert _spans(planned) == OWN
     gone = forgetting.forget_checkpoints(log, "/mine", store.catalog)
     assert (gone.files, gone.bytes) == (len(planned), sum(row.size for row in planned))

@@ -149,11 +149,20 @@ def test_tags_are_closed_wherever_they_were_cut():
         assert whole.count("<|end_of_msg|>") == 4  # system, question, reply, question
 
 
-def test_a_name_that_was_cut_is_closed_by_what_there_is_of_it():
+@pytest.mark.parametrize(
+    ("said", "added"),
+    [
+        ("x<|close|>response<|sep|><|open|>too", "<|sep|><|close|>too<|sep|>"),
+        ("x<|close|>response<|sep|><|open|>resp", "onse<|sep|><|close|>response<|sep|>"),
+        ("x<|close|>res", "ponse<|sep|>"),
+        ("x<|close|>foo", "<|sep|><|close|>response<|sep|>"),
+    ],
+)
+def test_a_name_that_was_cut(said, added):
+    """It is completed where it is the beginning of one that is known, and stays what it is elsewhere."""
     transcript = transcript_of(TAG_TEMPLATE, TAG_MARKS, ("<|end_of_msg|>",))
-    said = "x<|close|>response<|sep|><|open|>too"
     whole = cut_and_asked(transcript, said, len(with_marks(*TAG_MARKS).encode_fragment(said)))
-    assert f"{said}<|sep|><|close|>too<|sep|><|close|>message<|sep|><|end_of_msg|>" in whole
+    assert f"{said}{added}<|close|>message<|sep|><|end_of_msg|>" in whole
 
 
 def test_thinking_in_tags():

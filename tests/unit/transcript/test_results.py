@@ -122,3 +122,17 @@ def test_a_call_stays_as_the_model_wrote_it(said):
     before = len(transcript.log)
     added(transcript, "r")
     assert transcript.log.ids(before - len(wrote) - 1, before - 1) == wrote
+
+
+def test_a_complete_reply_that_speaks_of_a_call_was_not_cut():
+    transcript = called(WITH_TOOLS, "Write <tool_call> in front of it.")
+    (entry,) = transcript.draft([(Kind.QUESTION, "n", None)])
+    assert CODEC.decode(entry.ids) == "\n<|im_start|>user\nn"
+    assert CODEC.decode(transcript.result("look", "x").ids).startswith("\n<|im_start|>user\n<tool_response>")
+
+
+def test_results_that_are_counted_behind_the_name_are_text():
+    """As Kimi K2: the count stands still where calls are not rendered."""
+    counted = NAMED.replace("m.name +", "'functions.' + m.name + ':0' +").replace("call.function | tojson", "1 / 0")
+    text = added(called(counted), "found")
+    assert text.startswith("\n<|im_start|>user\nResult of look:\nfound\n")
