@@ -128,11 +128,23 @@ class Database:
         OsFiles().mkdir(self.path.parent)
         self._owned = ownership.take(self.path)
         self.path.touch(mode=0o600, exist_ok=True)  # SQLite would make it readable for all
-        self._version()
+        version = self._version()
         self._connection = self._connect("rw")
+        if 0 < version < SCHEMA_VERSION:
+            self._be_alone()
         for setting in ("journal_mode = WAL", "synchronous = FULL", "fullfsync = ON", "foreign_keys = ON"):
             self._connection.execute(f"PRAGMA {setting}")
         self._bring_forward()
+
+    def _be_alone(self) -> None:
+        """A daemon of the first version holds no lock while it has the file open, and would go on with a schema that
+        is no more. Only who is alone can leave the journal of several."""
+        assert self._connection is not None, "the database is open"
+        try:
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        except sqlite3.OperationalError as error:
+            message = f"the conversation log {self.path} is open in another process ({error})"
+            raise StoreError(f"{message}: stop the older qmlx-lsp (`qmlx-lsp daemon stop`) and try again") from error
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         target = f"{self.path.absolute().as_uri()}?mode={mode}"

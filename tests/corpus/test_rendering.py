@@ -81,6 +81,7 @@ def test_rendered_as_transformers_does(name, templates, monkeypatch):
 def test_every_template_is_served(name, templates):
     served = serve(name, templates[name], thinking=False)
     assert (served.fragments.results is None) == (name in TOLD_AS_TEXT)
+    assert not served.variables.get("tools"), "a list of tools would stand wherever the template likes"  # B41
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,15 +1,14 @@
-"""Where the embedded model lies for the tests that need it: ``QMLX_TEST_MODELS``, or fetched once per user."""
+"""Where the embedded model lies for the tests that need it."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from qmlx_lsp.engine.mlx import embedded
+from tests.support import corpus
 
 
 @pytest.fixture(scope="session")
 def models_folder() -> Path:
-    folder = Path(os.environ.get("QMLX_TEST_MODELS") or Path.home() / ".cache" / "qmlx-lsp-tests")
-    embedded.ensure(folder, lambda *_report: None, lambda: False)
-    return folder
+    embedded.ensure(corpus.models(), lambda *_report: None, lambda: False)
+    return corpus.models()

