@@ -40,7 +40,7 @@ def _say(line: object) -> None:
 def save_for_ever(folder: Path, conversation: int, pause_s: float, told: Told = lambda _position: None) -> None:
     """Child: small turns of a conversation (then of the next one); each checkpoint is acknowledged to ``told``.
     Snapshots are thinned out, segments merged, and the quota makes it evict what is oldest."""
-    store = open_store(folder, quota=QUOTA)
+    store = open_store(folder, quota=QUOTA, clock=time.time)  # so that what is oldest is known
     for number in itertools.count(conversation):
         _save_turns(store, TOYS[number % 2], log_of(5, seed=number), pause_s, told)
 
@@ -180,7 +180,7 @@ def _check_store(folder: Path, conversation: int, acknowledged: int) -> None:
     toy, log = TOYS[conversation % 2], log_of(5, seed=conversation)
     while len(log) <= acknowledged:
         log.extend(turn_of(len(log)))
-    store = open_store(folder, quota=QUOTA)
+    store = open_store(folder, quota=QUOTA, clock=time.time)
     position, tried = restore(store, toy, log)  # compares every byte
     assert position in (acknowledged, len(log))
     assert tried == 1
