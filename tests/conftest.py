@@ -1,10 +1,15 @@
-"""The files that take longest come first: last, each of them would keep one core busy and the others waiting."""
+"""How the tests share a machine: the files that take longest come first (last, each of them would keep one core busy
+and the others waiting), and where there is a process for every core, none computes with more than one thread."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads that wait for each other would wait for other tests
 
 TESTS = Path(__file__).parent
 # Longest first; what is not named takes seconds.
