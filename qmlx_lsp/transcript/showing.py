@@ -17,7 +17,7 @@ THOUGHT_BEGIN, THOUGHT_END = "<think>\n", "\n</think>\n\n"
 _THOUGHT = (THOUGHT_BEGIN, THOUGHT_END)
 _CALL = ("<tool_call>", "</tool_call>\n")
 _ANSWER = ("", "")
-_THOUGHTS = ("analysis", "to=self", "<|think|>", "think")
+_THOUGHTS = ("analysis", "to=self", "<|think|>")
 
 
 class Shown:
@@ -84,7 +84,7 @@ class _Messages:
 
     @staticmethod
     def _kind_of(head: str) -> tuple[str, str]:
-        if any(word in head for word in _THOUGHTS[:3]):
+        if any(word in head for word in _THOUGHTS):
             return _THOUGHT
         recipient = head.partition("to=")[2].partition("<")[0].split(" ")[0]
         if (recipient and recipient != "user") or "tool_calls" in head:

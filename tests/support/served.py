@@ -59,7 +59,7 @@ STOPS = ("<|call|>", "<|calls|>", "<|eom_id|>", "<|eom|>", "<|observation|>", "<
 
 @dataclass
 class Served:
-    """One template with a tokenizer. ``think_marks`` and the variables are what the program found."""
+    """One template with a tokenizer. ``variables`` are those that the program found for it."""
 
     name: str
     source: str
