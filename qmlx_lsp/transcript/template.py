@@ -11,6 +11,7 @@ the time zone, the locale or the working folder.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from typing import Any, NoReturn, Protocol
@@ -87,7 +88,26 @@ def _aliased(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _clock(day: date) -> Callable[[str], str]:
-    return datetime.combine(day, time()).strftime
+    """``strftime`` for ``day`` in English, whatever locale the process has been given."""
+    month, weekday = _MONTHS[day.month - 1], _WEEKDAYS[day.weekday()]
+    english = {
+        "%B": month, "%b": month[:3], "%h": month[:3], "%A": weekday, "%a": weekday[:3], "%p": "AM",
+        "%c": f"{weekday[:3]} {month[:3]} {day.day:2} 00:00:00 {day.year}", "%x": f"{day:%m/%d/%y}", "%X": "00:00:00",
+    }  # fmt: skip
+    at_midnight = datetime.combine(day, time())
+
+    def written(form: str) -> str:
+        return at_midnight.strftime(_DIRECTIVE.sub(lambda found: english.get(found[0], found[0]), form))
+
+    return written
+
+
+_DIRECTIVE = re.compile(r"%.")
+_MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -19,6 +19,7 @@ from qmlx_lsp.errors import TemplateError
 from qmlx_lsp.session.model import SYSTEM_TEXT, prepare
 from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.suffix import Tail
+from qmlx_lsp.transcript.template import JinjaTemplate
 from tests.support.bench import bench, text_of
 from tests.support.small_tokenizers import byte_level, with_marks
 
@@ -100,6 +101,23 @@ async def test_a_conversation_that_begins_later_has_its_own_day(tmp_path: Path) 
         await b.ask("B", root=other)
         assert "Today is Wednesday, 04 March 2026.\n" in text_of(b.ids())
         assert "Today is Thursday, 05 March 2026.\n" in text_of(b.ids(other))
+
+
+@pytest.mark.parametrize(
+    ("form", "want"),
+    [
+        ("%d %b %Y", "04 Mar 2026"),
+        ("%A, %B %d", "Wednesday, March 04"),
+        ("%a %h %y", "Wed Mar 26"),
+        ("%x %X %p", "03/04/26 00:00:00 AM"),
+        ("%c", "Wed Mar  4 00:00:00 2026"),
+        ("100%% %%B %Y-%m-%d", "100% %B 2026-03-04"),
+    ],
+)
+def test_days_are_written_in_english_under_any_locale(form: str, want: str) -> None:
+    """By tables of our own: what a library sets as the process's locale changes nothing."""
+    template = JinjaTemplate("m", "{{ strftime_now(form) }}", {})
+    assert template.render([], {"form": form}, generate=False, day=date(2026, 3, 4)) == want
 
 
 def test_the_identity_has_no_day() -> None:
