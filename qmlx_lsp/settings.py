@@ -94,6 +94,10 @@ class Engine:
 class Context:
     max_file_kb: int = _number(512, 1, 1_000_000, "KiB; larger files are named, not shown")
     share: float = _number(0.5, 0.05, 0.95, "share of the model's context that files may take in one turn")
+    file_share: float = _number(
+        0.25, 0.01, 0.95, "share of the model's context for one file at first sight; of a larger one parts are shown"
+    )
+    changes_max: int = _number(50, 1, 100_000, "changed files that are told one by one in a turn at most")
     max_diff_share: float = _number(0.6, 0.0, 10.0, "a longer diff, as a share of the file, tells the file anew")
     question_max_kb: int = _number(256, 1, 1_000_000, "KiB of a question at most")
     max_tokens: int = _number(
@@ -105,6 +109,14 @@ class Context:
     carry_turns: int = _number(3, 0, 1_000, "last turns that go verbatim into the next epoch at most")
     carry_share: float = _number(0.1, 0.0, 0.5, "share of max_tokens that these turns may take")
     idle_s: float = _number(2.0, 0.0, 86_400.0, "seconds without a question before work in idle time begins")
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    enabled: bool = _plain(True, "whether changed files are read before anybody asks")
+    after_s: float = _number(1.5, 0.0, 3_600.0, "seconds after a save, or after a file was opened, until it begins")
+    pause_s: float = _number(5.0, 0.0, 3_600.0, "seconds without a keystroke until it begins")
+    battery_percent: float = _number(40.0, 0.0, 101.0, "percent of the battery below which it waits for the mains")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +135,7 @@ class Settings:
     memory: Memory = Memory()
     engine: Engine = Engine()
     context: Context = Context()
+    ahead: Ahead = Ahead()
     stream: Stream = Stream()
 
 

@@ -64,8 +64,8 @@ class Client:
 
         return cls(server.stdout, send, sink.close, lambda _method, _params: None)
 
-    def initialize(self, roots: list[Path]) -> dict[str, Any]:
-        """The handshake; returns the daemon's answer to ``initialize``."""
+    def initialize(self, roots: list[Path], *, load: bool = True) -> dict[str, Any]:
+        """The handshake; returns the daemon's answer to ``initialize``. Without ``load`` no model is loaded."""
         folders = [{"uri": root.as_uri(), "name": root.name} for root in roots]
         result: dict[str, Any] = self.request("initialize", {
             "processId": os.getpid(), "rootUri": folders[0]["uri"] if folders else None, "workspaceFolders": folders,
@@ -75,7 +75,8 @@ class Client:
             },
             "clientInfo": {"name": "qmlx-lsp"},
         })  # fmt: skip
-        self.notify("initialized", {})
+        if load:
+            self.notify("initialized", {})
         return result
 
     def request(self, method: str, params: Any) -> Any:
@@ -177,10 +178,11 @@ def _result(message: dict[str, Any]) -> Any:
     return message.get("result")
 
 
-def connect(paths: Paths, roots: list[Path], on_notify: Notify) -> Client:
-    """A client of the daemon, which is started if need be, ready for requests."""
+def connect(paths: Paths, roots: list[Path], on_notify: Notify, *, wants_model: bool = True) -> Client:
+    """A client of the daemon, which is started if need be, ready for requests; the model may be loaded for it
+    already (``wants_model``)."""
     paths.prepare()
     load(paths.config_file)
     client = Client.over_socket(connect_or_start(paths), on_notify)
-    client.initialize(roots)
+    client.initialize(roots, load=wants_model)
     return client

@@ -8,12 +8,14 @@ from typing import Any
 
 from qmlx_lsp.errors import QmlxError, QuestionError
 from qmlx_lsp.lsp.connection import Connection
-from qmlx_lsp.lsp.convert import file_path, folder_path, lines_from
-from qmlx_lsp.lsp.methods import ask_params, conversation_params
+from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, lines_from
+from qmlx_lsp.lsp.methods import ask_params, context_params, conversation_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.lsp.stream import Feed
 from qmlx_lsp.session.event import Answer, Ask, Job
 from qmlx_lsp.session.registry import root_for
+from qmlx_lsp.session.sight import UNSAVED
+from qmlx_lsp.workspace.mirror import canonical_uri
 
 
 async def ask(connection: Connection, params: Any) -> dict[str, Any]:
@@ -22,9 +24,11 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
     feed: Feed | None = None
     try:
         wanted = ask_params(params)
-        path = None if wanted.uri is None else file_path(wanted.uri)
+        path = None if wanted.uri is None else _path(connection, wanted.uri)
         root = _root(connection, wanted.root, path)
-        question = Ask(wanted.text, path, lines_from(wanted.range), wanted.max_tokens)
+        lines, at = lines_from(wanted.range), cursor_from(wanted.range)
+        found = None if wanted.diagnostics is None else diagnostics_from(wanted.diagnostics)
+        question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
         feed = Feed(connection.protocol, connection.job_id, wanted.work_done_token, wanted.partial_result_token)
@@ -47,13 +51,22 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
             connection.disown(job)
 
 
+def _path(connection: Connection, uri: str) -> str:
+    """The document's file, or its URI if it is open and has no file yet. Raises QuestionError."""
+    key = canonical_uri(uri)
+    if key.startswith(UNSAVED) and connection.registry.mirror.document(key) is not None:
+        return key
+    return file_path(uri)
+
+
 def _root(connection: Connection, given: str | None, path: str | None) -> Path:
+    in_folder = path is not None and not path.startswith(UNSAVED)
     if given is not None:
         folder = folder_path(given)
         if folder is None or not folder.is_dir():
             raise QuestionError(f"root {given} is not a folder: give the path or file URI of one.")
-        return root_for(path, [folder]) if path is not None else folder
-    if path is not None:
+        return root_for(path, [folder]) if path is not None and in_folder else folder
+    if path is not None and in_folder:
         return root_for(path, connection.roots)
     if not connection.roots:
         raise QuestionError("No workspace folder is open: open one, or give root.")
@@ -80,6 +93,15 @@ async def conversation(connection: Connection, params: Any) -> dict[str, Any]:
     try:
         given, limit = conversation_params(params)
         return await connection.registry.conversation(_root(connection, given, None), limit)
+    except QmlxError as error:
+        raise RequestFailedError.of_error(error) from error
+
+
+async def context(connection: Connection, params: Any) -> dict[str, Any]:
+    """What the conversation of a root knows of its files, or the text that is held for one of them."""
+    try:
+        given, file = context_params(params)
+        return await connection.registry.context(_root(connection, given, None), file)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error
 

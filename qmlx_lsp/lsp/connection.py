@@ -14,8 +14,10 @@ from typing import Any, TypeVar
 
 from lsprotocol import types
 
+from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Job
-from qmlx_lsp.session.registry import Registry
+from qmlx_lsp.session.registry import Registry, root_for
+from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ class Connection:
         self.protocol = protocol
         self.clients = clients
         self.roots: list[Path] = []
+        self._root_of: dict[str, Path | None] = {}
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
         self.process_id: int | None = None
@@ -41,6 +44,21 @@ class Connection:
     def job_id(self) -> str:
         """The running request's own id as text, by which its editor knows the stream. Inside a handler only."""
         return str(self.protocol.msg_id)
+
+    def root_of(self, uri: str) -> Path | None:
+        """The workspace folder that a document lies in; None when it lies in none, or is no file."""
+        if uri not in self._root_of:  # asked at every keystroke, and finding it out looks at the disk
+            path = uri_to_path(uri)
+            try:
+                self._root_of[uri] = None if path is None else root_for(path, self.roots)
+            except QuestionError:
+                self._root_of[uri] = None
+        return self._root_of[uri]
+
+    def set_roots(self, roots: list[Path]) -> None:
+        """The workspace folders from now on."""
+        self.roots = roots
+        self._root_of.clear()
 
     def own(self, job: Job, work_done_token: str | int | None) -> None:
         self._jobs[job] = work_done_token

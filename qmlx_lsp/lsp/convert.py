@@ -10,6 +10,7 @@ from typing import Any
 from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.workspace.diagnostics import Diagnostic
 from qmlx_lsp.workspace.document import Change
 from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
@@ -64,6 +65,34 @@ def file_path(uri: str) -> str:
     if path is None:
         raise QuestionError(f"{uri} is not a file on disk: save it first, or ask without it.")
     return os.path.normpath(path)
+
+
+def cursor_from(span: Any) -> int | None:
+    """The line, from 1, of an empty LSP range as plain dicts; None for any other."""
+    if span is None or lines_from(span) is not None:
+        return None
+    return int(span["start"]["line"]) + 1
+
+
+def diagnostics_from(given: Any) -> tuple[Diagnostic, ...]:
+    """Diagnostics of the protocol as plain dicts.
+
+    Raises:
+        QuestionError: they are none.
+    """
+    try:
+        return tuple(_diagnostic(one) for one in given)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise QuestionError("diagnostics must be a list of {range, message, severity?, source?, code?}.") from None
+
+
+def _diagnostic(one: Any) -> Diagnostic:
+    line, message, severity = one["range"]["start"]["line"], one["message"], one.get("severity") or 1
+    if type(line) is not int or line < 0 or not isinstance(message, str) or type(severity) is not int:
+        raise TypeError
+    code = one.get("code")
+    source = " ".join(str(part) for part in (one.get("source"), code) if isinstance(part, (str, int)) and part != "")
+    return Diagnostic(line + 1, severity, message, source)
 
 
 def lines_from(span: Any) -> tuple[int, int] | None:

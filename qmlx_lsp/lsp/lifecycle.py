@@ -28,7 +28,7 @@ KINDS = {Phase.FAILED: "Error"}
 def initialize(connection: Connection, params: types.InitializeParams) -> None:
     connection.capabilities = params.capabilities
     connection.encoding = choose_encoding(params.capabilities)
-    connection.roots = roots_from(params)
+    connection.set_roots(roots_from(params))
     connection.process_id = params.process_id
 
 
@@ -53,7 +53,7 @@ def did_change_folders(connection: Connection, params: types.DidChangeWorkspaceF
     removed = {folder_path(folder.uri) for folder in params.event.removed}
     added = [path for folder in params.event.added if (path := folder_path(folder.uri)) is not None]
     kept = [root for root in connection.roots if root not in removed]
-    connection.roots = [*kept, *(path for path in added if path not in kept)]
+    connection.set_roots([*kept, *(path for path in added if path not in kept)])
 
 
 async def show_loading(connection: Connection) -> None:

@@ -15,11 +15,16 @@ from qmlx_lsp.errors import QuestionError
 ASK = "qmlx/ask"
 CONVERSATION = "qmlx/conversation"
 STATUS = "qmlx/status"
+CONTEXT = "qmlx/context"
+DID_FOCUS = "qmlx/didFocus"
 STREAM = "qmlx/stream"
 DID_CHANGE_STATUS = "qmlx/didChangeStatus"
 
 # What capabilities.experimental.qmlx says we have.
-EXPERIMENTAL = {"ask": True, "conversation": True, "status": True, "stream": True, "didChangeStatus": True}
+EXPERIMENTAL = {
+    "ask": True, "conversation": True, "status": True, "context": True, "stream": True, "didChangeStatus": True,
+    "didFocus": True,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class AskParams:
     max_tokens: int | None
     work_done_token: str | int | None
     partial_result_token: str | int | None
+    diagnostics: Any = None
 
 
 def ask_params(params: Any) -> AskParams:
@@ -52,6 +58,7 @@ def ask_params(params: Any) -> AskParams:
         max_tokens=_field(given, "maxTokens", int, "maxTokens"),
         work_done_token=_token(given, "workDoneToken"),
         partial_result_token=_token(given, "partialResultToken"),
+        diagnostics=given.get("diagnostics"),
     )
 
 
@@ -62,6 +69,19 @@ def conversation_params(params: Any) -> tuple[str | None, int | None]:
     if limit is not None and limit < 0:
         raise QuestionError(f"limit is {limit}, but must be 0 or more.")
     return _field(given, "root", str, "root"), limit
+
+
+def context_params(params: Any) -> tuple[str | None, str | None]:
+    """``root`` and ``file``. Raises QuestionError naming the field."""
+    given = _mapping(params, f"The parameters of {CONTEXT}")
+    return _field(given, "root", str, "root"), _field(given, "file", str, "file")
+
+
+def focused(params: Any) -> str | None:
+    """The URI of the document that the user looks at now; None when the hint makes no sense."""
+    document = params.get("textDocument") if isinstance(params, Mapping) else None
+    uri = document.get("uri") if isinstance(document, Mapping) else None
+    return uri if isinstance(uri, str) else None
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:

@@ -65,6 +65,7 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda p: lifecycle.did_change_folders(connection, p),
         types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
     }
+    plain[methods.DID_FOCUS] = lambda params: documents.did_focus(connection, methods.focused(params) or "")
     for method, handler in plain.items():
         server.feature(method)(handler)
 
@@ -79,6 +80,10 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     @server.feature(methods.STATUS)
     async def _status(params: Any) -> Any:
         return await ask.status(connection, params)
+
+    @server.feature(methods.CONTEXT)
+    async def _context(params: Any) -> Any:
+        return await ask.context(connection, params)
 
     @server.feature(types.WORKSPACE_EXECUTE_COMMAND)
     async def _execute_command(params: Any) -> Any:

@@ -12,21 +12,19 @@ read, as far as the next opening begins with it.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from qmlx_lsp.engine.backend import Backend, Sampling, StateId
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
-from qmlx_lsp.engine.worker import EngineBusy, EngineClosed, Priority
-from qmlx_lsp.session.checkpoint import Copier, copier, hand_over, points, save, settled
+from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
+from qmlx_lsp.session.background import call, dropping, read
+from qmlx_lsp.session.checkpoint import hand_over, settled
 from qmlx_lsp.session.event import Job
-from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.opening import carried, due_at, opening_tokens, prepared, step_into
-from qmlx_lsp.session.resume import resume
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.transcript.entry import Finish, Kind
 from qmlx_lsp.transcript.epoch import SUMMARY_REQUEST, Summary, complete
@@ -67,16 +65,15 @@ async def _prepare(session: Session, job: Job, bound: Callable[[Session], None])
         return
     bound(session)
     session.preparing = "reading"
-    copying = await _read(ahead, job)
+    await read(ahead, job, copy_end=True)
     if session.ahead is not ahead:
         ahead.drop_live("new epoch")  # by a turn that had to, before there was a state
         return
     bound(session)
     if ahead.live_position < len(ahead.transcript.log):
-        await save(ahead, copying, 0.0)  # so that the next rest knows what is on its way to the disk
         return
     session.preparing = "saving"
-    await _save(ahead, copying, job)
+    await _save(ahead, job)
     async with session.lock:
         if job.cancelled or session.ahead is not ahead or not session.ahead_fits:
             return
@@ -84,30 +81,6 @@ async def _prepare(session: Session, job: Job, bound: Callable[[Session], None])
         await session.catch_up()
         await step_into(session, ahead)
     bound(session)
-
-
-async def _call(session: Session, job: Job, work: Callable[[Backend], T]) -> T | None:
-    """``work`` on the engine, behind whatever else waits for it. None when ``job`` was cancelled before it began."""
-    future = session.services.worker.submit(work, Priority.BACKGROUND)
-    result = asyncio.wrap_future(future)
-    result.add_done_callback(seen)
-    await job.unless_cancelled(asyncio.wait({result}))
-    if not result.done():
-        future.cancel()  # unless it has begun
-        await asyncio.wait({result})
-    return None if result.cancelled() else result.result()
-
-
-async def _dropping(session: Session, call: Coroutine[Any, Any, T]) -> T:
-    """``call``; if it fails, nobody knows what the live state has read, and it goes."""
-    done = False
-    try:
-        result = await call
-        done = True
-    finally:
-        if not done:
-            session.drop_live("dropped after an error")
-    return result
 
 
 # --- summary --------------------------------------------------------------------------------------------------------
@@ -135,7 +108,7 @@ async def _summarise(session: Session, job: Job) -> bool:
         engine_job = _request(session, state)
         if engine_job.max_tokens < SUMMARY_TOKENS_MIN:
             return True
-        branch = await _dropping(session, _call(session, job, lambda backend: _on_branch(backend, engine_job, job)))
+        branch = await dropping(session, call(session, job, lambda backend: _on_branch(backend, engine_job, job)))
         if branch is None:
             return False
         if not branch.rewound:
@@ -229,45 +202,10 @@ async def _open(session: Session, job: Job) -> Session | None:
     return made
 
 
-async def _read(ahead: Session, job: Job) -> Copier | None:
-    """Read the opening into its state, a chunk at a time, as far as ``job`` lets, and copy it for the store on the
-    way. Returns who copies."""
-    end = len(ahead.transcript.log)
-    resumed = await resume(ahead, Job())
-    copying = copier(ahead, resumed.state)
-    stops = [*points(ahead, ahead.live_position, end), end]
-    chunk = ahead.services.settings.engine.prefill_chunk_tokens
-    while True:
-        async with ahead.lock:
-            at = ahead.live_position
-            if job.cancelled or ahead.live is None or at == end:
-                return copying
-            to = min(at + chunk, next(stop for stop in stops if stop > at))
-            copied = copying if to in stops else None
-            work = _chunk(resumed.state, ahead.transcript.log.ids(at, to), copied)
-            # If it fails, ``prepare`` drops the state before anyone else can have the lock.
-            nbytes = await _call(ahead, job, work)
-            if nbytes is not None and ahead.live is not None:
-                ahead.settle(resumed.state, to)
-                ahead.live_bytes = nbytes
-
-
-def _chunk(state: StateId, ids: list[int], copying: Copier | None) -> Callable[[Backend], int]:
-    def work(backend: Backend) -> int:
-        backend.prefill(state, ids)
-        if copying is not None:
-            copying.copy(backend)
-        return backend.nbytes(state)
-
-    return work
-
-
-async def _save(ahead: Session, copying: Copier | None, job: Job) -> None:
+async def _save(ahead: Session, job: Job) -> None:
     """Wait until the opening is on the disk, or cannot be brought there: then the epoch begins without."""
-    end = len(ahead.transcript.log)
-    tried = copying is not None and (copying.pending or copying.error)
-    await job.unless_cancelled(save(ahead, copying, None))
-    if not tried and ahead.saved < end:  # all was read at an earlier rest
+    await job.unless_cancelled(settled(ahead))
+    if ahead.saved < len(ahead.transcript.log):  # all was read at an earlier rest
         async with ahead.lock:
             await job.unless_cancelled(hand_over(ahead))
         await job.unless_cancelled(settled(ahead))

@@ -10,19 +10,23 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from qmlx_lsp.transcript.entry import Finish
+from qmlx_lsp.workspace.diagnostics import Diagnostic
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question. ``path`` (absolute) is the file it is asked in; ``lines`` the selection in it, first and last line
-    counted from 1, both included."""
+    """A question. ``path`` (absolute, or the URI of a document that has no file yet) is the file it is asked in;
+    ``lines`` the selection in it, first and last line counted from 1, both included; ``at`` the line of the cursor.
+    ``diagnostics`` are what checkers say of that file, None if nobody knows."""
 
     text: str
     path: str | None = None
     lines: tuple[int, int] | None = None
     max_tokens: int | None = None
+    at: int | None = None
+    diagnostics: tuple[Diagnostic, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

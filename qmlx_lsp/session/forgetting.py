@@ -11,6 +11,7 @@ Invariant: begun, either is carried through, whatever becomes of the request tha
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from qmlx_lsp.errors import QmlxError, QuestionError, StoreError
 from qmlx_lsp.session.checkpoint import SETTLE_S
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.opening import owners
-from qmlx_lsp.session.rest import Rest
 from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.storage import forgetting, upkeep
 from qmlx_lsp.storage.conversations import Conversation
@@ -64,15 +64,17 @@ def _begun(root: Path, conversation: Conversation | None) -> dict[str, Any]:
     return {"root": str(root), "epoch": conversation.epoch if conversation is not None else 0}
 
 
-async def forget(services: Services, root: Path, opening: Opening | None, rest: Rest) -> dict[str, Any]:
+async def forget(
+    services: Services, root: Path, opening: Opening | None, quiet: Callable[[], Awaitable[None]]
+) -> dict[str, Any]:
     """Delete ``root``'s conversation. What ``opening`` has opened is of no use any more; nobody gets it from now on.
-    What is being prepared at ``rest`` has ended before anything is deleted.
+    When ``quiet`` returns, nothing is done in idle time any more.
 
     Raises:
         QuestionError: there is no conversation.
         StoreError: something could not be deleted; what is left can be forgotten again.
     """
-    await rest.quiet()
+    await quiet()
     session = await _opened(opening)
     if session is not None:
         async with session.lock:

@@ -1,185 +1,205 @@
-"""What a turn has to say besides its question: files at first sight, and what has changed since.
+"""What a turn has to say besides its question: files at first sight, and what has changed since. Pure.
 
-The decision is pure (``choose``); reading files happens before, off the event loop (``look``).
+Within a budget of tokens the most pressing is said: the file asked about, those the question names, changes of what
+was told before, then what else is open. What was told and has changed more than can be said is marked, so that the
+model knows that its knowledge is old.
 
-Invariant: a file that is excluded (``.gitignore``, secrets) is never read here, let alone told.
-Invariant: what the editor has open wins over the disk.
+Invariant: nothing is said twice, and what is said last stands nearest to the question: the file asked about, then the
+lines pointed at.
 """
 
 from __future__ import annotations
 
-import os
-import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Ask
+from qmlx_lsp.session.sight import Role, Sight
 from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.transcript import Draft
-from qmlx_lsp.workspace.ignore import Ignore
-from qmlx_lsp.workspace.told import Limits, mention, named, tell
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """One file as it is now. ``text`` is None when the file is gone, or when it is only to be named: then ``hidden``
-    says why, and ``size`` (bytes) how large it is if that is the reason."""
-
-    path: str
-    text: str | None
-    asked: bool = False
-    hidden: str | None = None
-    size: int | None = None
+from qmlx_lsp.workspace import diagnostics
+from qmlx_lsp.workspace.parts import Range, relevant, words
+from qmlx_lsp.workspace.renames import Rename, folders, pair
+from qmlx_lsp.workspace.told import (
+    STALE,
+    Limits,
+    Telling,
+    mention,
+    moved,
+    named,
+    readable,
+    seen_text,
+    shown,
+    tell,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Context drafts in order, and what each file will have been told once they are durable."""
+    """Context drafts in order, and what each file will have been told once they are durable. ``stale`` files were
+    told before and have changed more than is said here."""
 
     drafts: Sequence[Draft]
     told: Mapping[str, str | None]
+    stale: Sequence[str] = ()
 
 
-def ignore_rules(root: Path) -> Ignore:
-    """What must not be told of ``root``. An ``Ignore`` is for one thread at a time."""
-    return Ignore(str(root), _read_ignore_file)
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Tokens that all of it may take, and one file at first sight; ``changes``: files whose changes are said at most.
+    ``count`` tells how many tokens a text has."""
+
+    tokens: int
+    file_tokens: int
+    changes: int
+    count: Callable[[str], int]
 
 
-def _read_ignore_file(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+@dataclass(slots=True)
+class _Said:
+    """What has been decided so far, the most pressing first."""
+
+    left: int
+    tellings: list[Telling] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    told: dict[str, str | None] = field(default_factory=dict)
 
 
-def relative(root: Path, path: str | Path) -> str | None:
-    """``path`` below ``root`` in POSIX spelling, or None when it lies outside. ``..`` leads where it leads.
-
-    ``root`` is a real path, without symbolic links. ``path`` may reach it through some (macOS has ``/tmp`` and
-    ``/var``), or be one below it: a link that the project holds is a file of the project.
-    """
-    folder, name = os.path.split(os.path.normpath(path))
-    for spelling in (Path(folder, name), Path(os.path.realpath(folder), name)):
-        if spelling == root or root in spelling.parents:
-            return str(PurePosixPath(spelling.relative_to(root)))
-    return None
-
-
-def look(
-    root: Path,
-    ask: Ask,
-    open_texts: Mapping[str, str],
-    told: Iterable[str],
-    ignore: Ignore,
-    max_bytes: int,
-) -> list[Sight]:
-    """The files this turn may have to speak of: the one asked about, those open, those told before.
-
-    Blocking (reads files); call it on a thread. Paths are relative to ``root``.
+def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: Limits, budget: Budget) -> Gathered:
+    """What to say of ``sights``.
 
     Raises:
-        QuestionError: the file asked about is outside the root, private, missing, too large or not text.
+        QuestionError: of the file asked about not one line fits.
     """
-    asked = None if ask.path is None else _asked(root, ask.path, ignore)
-    sights = []
-    for path in dict.fromkeys([*([asked] if asked else []), *open_texts, *told]):
-        if ignore.excluded(path):
+    said = _Said(budget.tokens)
+    renames = pair({s.path: told[s.path] for s in sights if _vanished(s, told)}, _homes(sights, told))
+    lines, renamed = _renames(renames, sights, limits)
+    changes = 0
+    for sight in sorted(sights, key=lambda s: (_rank(s, told), s.role)):
+        if sight.role is Role.FOUND and sight.path not in renamed:
             continue
-        if path in open_texts:
-            sight = Sight(path, open_texts[path], path == asked)
-        else:
-            sight = _on_disk(root / path, path, max_bytes, asked=path == asked)
-        if sight.asked:
-            _check_showable(sight, max_bytes)
-        sights.append(sight)
-    return sights
-
-
-def _asked(root: Path, asked: str, ignore: Ignore) -> str:
-    path = relative(root, asked)
-    if path is None:
-        raise QuestionError(f"{asked} is outside the folder {root}: open or name a folder that contains it.")
-    if reason := ignore.excluded(path):
-        raise QuestionError(f"{path} is private ({reason}) and is never shown to the model: ask without it.")
-    return path
-
-
-def _check_showable(sight: Sight, max_bytes: int) -> None:
-    size = sight.size
-    if sight.text is not None:
-        size = len(sight.text.encode("utf-8", "replace"))
-    if size is not None and size > max_bytes:
-        raise QuestionError(
-            f"{sight.path} has {size / 1e6:.1f} MB; files of more than {max_bytes / 1e6:.1f} MB are not shown to the "
-            "model: ask in a smaller file or raise context.max_file_kb."
-        )
-    if sight.hidden in ("no file", "unreadable"):
-        raise QuestionError(f"{sight.path} cannot be read as a file: check what it is, or ask without it.")
-    if sight.hidden or (sight.text is not None and "\0" in sight.text):
-        raise QuestionError(f"{sight.path} is not text in UTF-8, so it cannot be shown to the model: ask without it.")
-    if sight.text is None:
-        raise QuestionError(f"There is no file {sight.path}: check the name, or ask without it.")
-
-
-def _on_disk(file: Path, path: str, max_bytes: int, *, asked: bool) -> Sight:
-    try:
-        about = file.stat()
-        size = about.st_size
-        if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device may never end
-            return Sight(path, None, asked, "no file")
-        if size > max_bytes:
-            return Sight(path, None, asked, "too large", size)
-        data = file.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return Sight(path, None, asked)
-    except OSError:
-        return Sight(path, None, asked, "unreadable")
-    try:
-        return Sight(path, data.decode("utf-8"), asked)
-    except UnicodeDecodeError:
-        return Sight(path, None, asked, "binary")
-
-
-def choose(
-    ask: Ask,
-    sights: Sequence[Sight],
-    told: Mapping[str, str],
-    limits: Limits,
-    budget_tokens: int,
-    count: Callable[[str], int],
-) -> Gathered:
-    """What to say of ``sights``, within ``budget_tokens`` (``count`` tells how many tokens a text has).
-
-    The file asked about comes last, nearest to the question. A file that does not fit is left for a later turn.
-
-    Raises:
-        QuestionError: the file asked about does not fit and no selection says which part is meant.
-    """
-    drafts: list[Draft] = []
-    new_told: dict[str, str | None] = {}
-    left = budget_tokens
-    for sight in sorted(sights, key=lambda s: not s.asked):
+        if any(rename.old == sight.path for rename in renames):
+            said.told[sight.path] = None
+            continue
         before = told.get(sight.path)
-        if sight.hidden is not None:
-            telling = named(sight.path, before, sight.hidden, sight.size)
-        else:
-            telling = tell(sight.path, before, sight.text, limits)
+        if changes >= budget.changes and sight.role is Role.TOLD and before is not None and before != STALE:
+            if sight.text is None or seen_text(before) != seen_text(sight.text):
+                _too_much(sight, before, said)
+            continue
+        telling = renamed.get(sight.path) or _telling(ask, sight, before, limits, budget, said.left)
         if telling is None:
             continue
-        cost = count(telling.text)
-        if cost > left:
-            if sight.asked and ask.lines is None:
-                raise QuestionError(
-                    f"{sight.path} has about {cost:,} tokens and {left:,} are left for it in this model's context: "
-                    "select the part you ask about."
-                )
+        changes += before is not None
+        cost = budget.count(telling.text)
+        if cost > said.left:
+            _too_much(sight, before, said)
             continue
-        left -= cost
-        drafts.insert(0, (Kind.CONTEXT, telling.text, sight.path))
-        new_told[sight.path] = telling.told
-    asked = next((s for s in sights if s.asked and s.text is not None), None)
-    if ask.lines is not None and asked is not None and asked.text is not None:
-        drafts.append((Kind.CONTEXT, mention(asked.path, asked.text, *ask.lines), asked.path))
-    return Gathered(drafts, new_told)
+        said.left -= cost
+        said.tellings.append(telling)
+        said.told[telling.path] = telling.told
+    drafts: list[Draft] = [(Kind.CONTEXT, line, None) for line in lines]
+    drafts += [(Kind.CONTEXT, t.text, t.path) for t in reversed(said.tellings) if t.text]
+    return Gathered([*drafts, *_pointed_at(ask, sights, said)], said.told, said.stale)
+
+
+def _rank(sight: Sight, told: Mapping[str, str]) -> int:
+    """What comes first: what was asked for, then what was told before, then what is merely open."""
+    return 0 if sight.role in (Role.ASKED, Role.NAMED) else 1 if sight.path in told else 2
+
+
+def _telling(ask: Ask, sight: Sight, before: str | None, limits: Limits, budget: Budget, left: int) -> Telling | None:
+    if sight.hidden is not None:
+        return named(sight.path, before, sight.hidden, sight.size)
+    asked = sight.role in (Role.ASKED, Role.NAMED)
+    if before == STALE and sight.role is Role.TOLD and sight.text is not None:
+        return None  # until somebody wants to know
+    seen = shown(before)
+    if asked and sight.text is not None and readable(sight.text, limits):
+        if seen is not None and seen.parts is not None:
+            more = _relevant(ask, sight, min(budget.file_tokens, left), budget.count, fill=False)
+            return tell(sight.path, before, sight.text, limits, more)
+        if seen is None and sight.role is Role.NAMED and sight.lines:
+            return tell(sight.path, before, sight.text, limits, _within(sight))
+    telling = tell(sight.path, before, sight.text, limits)
+    if telling is None or telling.form != "whole" or budget.count(telling.text) <= min(budget.file_tokens, left):
+        return telling
+    if not asked:
+        return telling if before is not None else None
+    # The words around the parts want some room too.
+    room = min(budget.file_tokens, left) * 9 // 10
+    parts = _relevant(ask, sight, room, budget.count, fill=True)
+    return tell(sight.path, before, sight.text, limits, parts) if parts else telling
+
+
+def _within(sight: Sight) -> list[Range]:
+    """The lines pointed at that there are."""
+    assert sight.text is not None
+    total = max(1, sight.text.count("\n") + (not sight.text.endswith("\n")))
+    return [(min(first, total), min(last, total)) for first, last in sight.lines]
+
+
+def _relevant(ask: Ask, sight: Sight, room: int, count: Callable[[str], int], *, fill: bool) -> list[Range]:
+    assert sight.text is not None
+    return relevant(sight.text, sight.lines, words(ask.text), room, count, fill=fill)
+
+
+def _too_much(sight: Sight, before: str | None, said: _Said) -> None:
+    """What has no room: said to be old if it was told, an error if it was asked for, or left for a later turn."""
+    if sight.role in (Role.ASKED, Role.NAMED):
+        raise QuestionError(
+            f"{sight.path} has no room: {said.left:,} tokens are left for files in this model's context. Ask about "
+            "fewer files, or begin anew with `qmlx-lsp log --new`."
+        )
+    if before is not None:
+        said.stale.append(sight.path)
+        said.told[sight.path] = STALE if sight.text is not None or sight.hidden else None
+
+
+# --- renames -------------------------------------------------------------------------------------------------------
+
+
+def _vanished(sight: Sight, told: Mapping[str, str]) -> bool:
+    return sight.text is None and sight.hidden is None and shown(told.get(sight.path)) is not None
+
+
+def _homes(sights: Sequence[Sight], told: Mapping[str, str]) -> dict[str, str]:
+    """Texts that were not told before: what has vanished may be one of them."""
+    return {s.path: s.text for s in sights if s.text is not None and s.path not in told}
+
+
+def _renames(
+    renames: Sequence[Rename], sights: Sequence[Sight], limits: Limits
+) -> tuple[list[str], dict[str, Telling]]:
+    """Lines about whole folders that were moved, and a telling for each file at its new place."""
+    texts = {sight.path: sight.text for sight in sights}
+    lines, covered = folders(renames)
+    tellings = {}
+    for rename in renames:
+        telling = moved(rename.old, rename.new, rename.told, texts[rename.new] or "", limits)
+        if rename in covered:  # the folder's line says it
+            rest = telling.text.split("\n", 1)[1]
+            telling = Telling(telling.path, telling.form, rest, telling.told)
+        tellings[rename.new] = telling
+    return lines, tellings
+
+
+# --- what was pointed at -------------------------------------------------------------------------------------------
+
+
+def _pointed_at(ask: Ask, sights: Sequence[Sight], said: _Said) -> list[Draft]:
+    """The lines that a question is about, and what checkers say of the file; behind everything else."""
+    drafts: list[Draft] = []
+    whole = {telling.path for telling in said.tellings if telling.form == "part"}
+    for sight in sights:
+        if sight.text is None or not sight.lines:
+            continue
+        if sight.role is Role.NAMED and sight.path not in whole:
+            drafts += [(Kind.CONTEXT, mention(sight.path, sight.text, *lines), sight.path) for lines in sight.lines]
+    asked = next((s for s in sights if s.role is Role.ASKED and s.text is not None), None)
+    if asked is not None and asked.text is not None:
+        if ask.lines is not None:
+            drafts.append((Kind.CONTEXT, mention(asked.path, asked.text, *ask.lines), asked.path))
+        if ask.diagnostics is not None:
+            drafts.append((Kind.CONTEXT, diagnostics.block(asked.path, ask.diagnostics), asked.path))
+    return drafts

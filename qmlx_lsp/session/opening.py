@@ -16,9 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from qmlx_lsp.session.event import Ask
-from qmlx_lsp.session.gather import Gathered, choose, ignore_rules, look
+from qmlx_lsp.session.gather import Budget, Gathered, choose
 from qmlx_lsp.session.model import SYSTEM_TEXT
-from qmlx_lsp.session.session import Session
+from qmlx_lsp.session.session import News, Session
+from qmlx_lsp.session.sight import Workspace, look
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.epoch import Summary, Turn, begin, head, last_turns, recent_paths
 from qmlx_lsp.transcript.transcript import Transcript
@@ -86,11 +87,12 @@ def _files(beside: Session, open_texts: Mapping[str, str], recent: Sequence[str]
     limits = beside.services.settings.context
     max_bytes = limits.max_file_kb * 1024
     nothing_asked = Ask("")
-    sights = look(beside.root, nothing_asked, open_texts, recent, beside.ignore, max_bytes)
+    sights = look(Workspace(beside.root, beside.rules(), open_texts, max_bytes, recent), nothing_asked)
     codec = beside.model.renderer.codec
-    return choose(
-        nothing_asked, sights, {}, Limits(max_bytes, limits.max_diff_share), room, lambda t: len(codec.encode_data(t))
+    budget = Budget(
+        room, int(beside.context_tokens * limits.file_share), limits.changes_max, lambda t: len(codec.encode_data(t))
     )
+    return choose(nothing_asked, sights, {}, Limits(max_bytes, limits.max_diff_share), budget)
 
 
 def _memory_tokens(session: Session) -> int:
@@ -106,8 +108,8 @@ def _beside(session: Session, summary: Summary | None = None, turns: Sequence[Tu
     blocks = head(summary, session.transcript.entries, turns)
     opening = begin(Transcript(session.model.renderer), SYSTEM_TEXT, blocks, turns)
     return Session(
-        session.root, session.services, session.model, ignore_rules(session.root), session.open_texts,
-        session.conversation, opening, {}, owner=other if session.owner == one else one,
+        session.root, session.services, session.model, session.rules, session.open_texts, News, session.conversation,
+         opening, {}, owner=other if session.owner == one else one,
     )  # fmt: skip
 
 

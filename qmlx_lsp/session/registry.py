@@ -12,27 +12,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
 from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp import __version__
-from qmlx_lsp.errors import QuestionError, StoreError
-from qmlx_lsp.session import forgetting
-from qmlx_lsp.session.epoch import prepare
+from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.session import context, forgetting, overview
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
-from qmlx_lsp.session.gather import ignore_rules, relative
+from qmlx_lsp.session.idle import IdleWork
 from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
-from qmlx_lsp.session.model import context_limit
-from qmlx_lsp.session.rest import Rest
+from qmlx_lsp.session.project import Project
 from qmlx_lsp.session.session import Services, Session, open_session
+from qmlx_lsp.session.sight import UNSAVED, relative
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
-from qmlx_lsp.workspace.mirror import Mirror, uri_to_path
+from qmlx_lsp.workspace.mirror import Mirror, canonical_uri, uri_to_path
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +41,7 @@ class Registry:
         self.services = services
         self.loader = loader
         self.mirror = Mirror()
+        self._projects: dict[Path, Project] = {}
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
@@ -51,7 +49,7 @@ class Registry:
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
-        self.rest = Rest(self._work_at_rest, services.settings.context.idle_s)
+        self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -75,19 +73,26 @@ class Registry:
     # --- what editors have open ---------------------------------------------------------------------------------
 
     def open_texts(self, root: Path) -> dict[str, str]:
-        """Texts of the open documents below ``root`` by relative path, the latest used first.
+        """Texts of the open documents below ``root`` by relative path, the latest used first; and of those that have
+        no file yet, by URI.
 
         A document whose text is not known for certain (changes came without their beginning) is left out.
         """
         texts: dict[str, str] = {}
         for uri in self.mirror.open_uris():
             document, file = self.mirror.document(uri), uri_to_path(uri)
-            if document is None or file is None or not document.synced:
+            if document is None or not document.synced:
                 continue
-            path = relative(root, file)
-            if path is not None:
+            path = relative(root, file) if file is not None else canonical_uri(uri)
+            if path is not None and (file is not None or path.startswith(UNSAVED)):
                 texts.setdefault(path, document.text)
         return texts
+
+    def project(self, root: Path) -> Project:
+        """The folder ``root``, a real path."""
+        if root not in self._projects:
+            self._projects[root] = Project(root)
+        return self._projects[root]
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -100,7 +105,7 @@ class Registry:
         self._check(ask)
         self._running[job] = root
         self._at_rest.clear()
-        self.rest.interrupt()
+        self.idle.interrupt()
         try:
             job.on_progress(Step.WAITING, 0, 0)
             session = await job.unless_cancelled(self.session(root))
@@ -117,13 +122,7 @@ class Registry:
             del self._running[job]
             if not self._running:
                 self._at_rest.set()
-                self.rest.begin()
-
-    async def _work_at_rest(self, job: Job) -> None:
-        """What is done while nobody waits for an answer: the conversation used last first."""
-        for session in sorted(self.sessions, key=lambda s: -s.last_used):
-            if not job.cancelled:
-                await prepare(session, job, self.live_states.bound)
+                self.idle.begin()
 
     def _check(self, ask: Ask) -> None:
         if not ask.text.strip():
@@ -152,7 +151,10 @@ class Registry:
             await asyncio.wait({self._forgetting[root]})
         task = self._sessions.get(root)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
-            opening = open_session(root, self.services, model, ignore_rules(root), lambda: self.open_texts(root))
+            project = self.project(root)
+            opening = open_session(
+                root, self.services, model, project.rules, lambda: self.open_texts(root), project.news
+            )
             task = asyncio.create_task(opening)
             task.add_done_callback(seen)
             self._sessions[root] = task
@@ -167,82 +169,29 @@ class Registry:
         return [task.result() for task in done if task.exception() is None]
 
     async def conversation(self, root: Path, limit: int | None) -> dict[str, Any]:
-        """The newest ``limit`` turns of ``root`` over all epochs, oldest first, and totals: ``entries`` and
-        ``tokens`` are of the current epoch, the others of all. Needs no model."""
-        log = self.services.log
+        """The newest ``limit`` turns of ``root`` over all epochs. See ``overview``. Needs no model."""
+        return await overview.conversation(self.services, root, limit)
 
-        def read() -> dict[str, Any]:
-            found = log.find(str(root))
-            if found is None:
-                totals = {"turns": 0, "entries": 0, "tokens": 0, "epochs": 0}
-                return {"root": str(root), "epoch": 0, "turns": [], "totals": totals}
-            entries, held = log.entries(found), log.held(str(root))
-            assert held is not None, "it has just been found"
-            return {
-                "root": str(root),
-                "epoch": found.epoch,
-                "turns": [
-                    {
-                        "turnId": turn.turn, "epoch": turn.epoch, "question": turn.question, "text": turn.text,
-                        "finish": turn.finish.value, "span": list(turn.span), "usage": turn.usage,
-                    }
-                    for turn in log.turns(found, limit, all_epochs=True)
-                ],
-                "totals": {
-                    "turns": held.turns, "entries": len(entries), "tokens": entries[-1].end if entries else 0,
-                    "epochs": held.epochs,
-                },
-            }  # fmt: skip
-
-        return await self.services.on_log(read)
+    async def context(self, root: Path, file: str | None) -> dict[str, Any]:
+        """What the conversation of ``root`` knows of its files, or the text held for one of them. See ``context``."""
+        model = self.loader.loaded
+        codec = model.renderer.codec if model is not None else None
+        count = None if codec is None else lambda text: len(codec.encode_data(text))
+        project = self.project(root)
+        place = context.Place(root, self.open_texts(root), project.rules(), project.excluded, count)
+        if file is not None:
+            return await context.held(self.services, place, file)
+        return await context.context(self.services, place)
 
     async def status(self, clients: int) -> dict[str, Any]:
         """Model, live conversations, store, queue and last usage, as JSON data."""
-        services, progress = self.services, self.loader.progress
-        loaded = self.loader.loaded
-        store = await self._store_status()
-        last = max(self.sessions, key=lambda s: s.last_used, default=None)
-        return {
-            "version": __version__,
-            "pid": os.getpid(),
-            "clients": clients,
-            "model": {
-                "name": self.loader.source,
-                "state": progress.phase.value,
-                "message": progress.message,
-                "percent": progress.percent,
-                "context_tokens": context_limit(loaded.info, services.settings) if loaded else None,
-                "weight_bytes": loaded.info.weight_bytes if loaded else None,
-                "warnings": list(loaded.renderer.fragments.warnings) if loaded else [],
-            },
-            "conversations": [
-                {
-                    "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
-                    "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
-                    "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
-                }
-                for s in self.sessions
-            ],
-            "store": store,
-            "queue": {"running": len(self._running), "waiting": services.worker.waiting},
-            "usage": last.last_usage.as_dict() if last and last.last_usage else None,
-        }  # fmt: skip
-
-    async def _store_status(self) -> dict[str, Any] | None:
-        services = self.services
-        if services.store is None:
-            return None
-        try:
-            waiting = services.writer.waiting_bytes if services.writer is not None else 0
-            return {**await services.on_store(services.store.stats), "waiting_bytes": waiting}
-        except StoreError as error:
-            return {"error": str(error)}
+        return await overview.status(self.services, self.loader, self.sessions, lambda: len(self._running), clients)
 
     # --- beginning anew and forgetting ----------------------------------------------------------------------------
 
     async def new_conversation(self, root: Path) -> dict[str, Any]:
         """Begin a new, empty epoch of ``root``, once the turn that runs has ended. See ``forgetting``."""
-        self.rest.interrupt()
+        self.idle.interrupt()
         work = asyncio.ensure_future(forgetting.begin_anew(self.services, root, self._sessions.get(root)))
         work.add_done_callback(lambda _work: self._rest_again())
         return await asyncio.shield(work)
@@ -254,7 +203,7 @@ class Registry:
             for job, about in self._running.items():
                 if about == root:
                     job.cancel()
-            task = asyncio.create_task(forgetting.forget(self.services, root, opening, self.rest))
+            task = asyncio.create_task(forgetting.forget(self.services, root, opening, self.idle.quiet))
             task.add_done_callback(seen)
             task.add_done_callback(lambda _task: self._forgotten(root))
             self._forgetting[root] = task
@@ -265,15 +214,17 @@ class Registry:
         self._rest_again()
 
     def _rest_again(self) -> None:
-        """Other conversations go on with what was broken off."""
+        """Go on with what was broken off, unless somebody waits."""
         if not self._running:
-            self.rest.begin()
+            self.idle.begin()
 
     # --- the end ------------------------------------------------------------------------------------------------
 
     def drop_client(self, client: Hashable) -> None:
         """An editor has gone: its open documents are no longer the truth."""
         self.mirror.drop_client(client)
+        for project in self._projects.values():
+            project.drop_client(client)
 
     @property
     def busy(self) -> bool:
@@ -288,7 +239,7 @@ class Registry:
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
-        await self.rest.stop(max(0.0, deadline - time.monotonic()))
+        await self.idle.stop(max(0.0, deadline - time.monotonic()))
 
 
 def root_for(path: str, roots: Sequence[Path]) -> Path:

@@ -1,7 +1,7 @@
 """When nobody waits for an answer: then work is done that nobody asked for, until somebody asks something.
 
-Invariant: work in idle time begins after ``idle_s`` seconds without a question in any conversation, and is told to
-stop the moment there is one. Whoever asks does not wait for it to end, only for the pass that runs.
+Invariant: work in idle time begins when nobody has waited for so many seconds, and is told to stop the moment
+somebody does. Whoever waits does not wait for it to end, only for the pass that runs.
 Invariant: one piece of such work runs at a time.
 """
 
@@ -30,13 +30,14 @@ class Rest:
         """Somebody waits. Any number of times."""
         self._job.cancel()
 
-    def begin(self) -> None:
-        """Nobody waits any more."""
+    def begin(self, after_s: float | None = None) -> None:
+        """Nobody waits any more; ``after_s`` in place of ``idle_s``."""
         if not self._closed:
             self._job.cancel()
             self._job = Job()
             former = self._running()
-            self._tasks = [*former, asyncio.create_task(self._run(former, self._job))]
+            pause = self._idle_s if after_s is None else after_s
+            self._tasks = [*former, asyncio.create_task(self._run(former, self._job, pause))]
             self._tasks[-1].add_done_callback(seen)
 
     async def quiet(self) -> None:
@@ -48,10 +49,10 @@ class Rest:
     def _running(self) -> list[asyncio.Task[None]]:
         return [task for task in self._tasks if not task.done()]
 
-    async def _run(self, former: list[asyncio.Task[None]], job: Job) -> None:
+    async def _run(self, former: list[asyncio.Task[None]], job: Job, pause_s: float) -> None:
         if former:
             await asyncio.wait(former)
-        await job.unless_cancelled(self.sleep(self._idle_s))
+        await job.unless_cancelled(self.sleep(pause_s))
         if not job.cancelled:
             await self._work(job)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +55,26 @@ class Services:
         return await asyncio.get_running_loop().run_in_executor(self.store_thread, work, *args)
 
 
+class News:
+    """What has happened on the disk since it was last said. This one is for a folder that nobody watches.
+
+    ``fresh``: files that have come into being. ``named(name)``: the files of the workspace with that last name.
+    """
+
+    fresh: Sequence[str] = ()
+
+    def named(self, _name: str) -> Sequence[str]:
+        return ()
+
+    def summary(self, _stale: Sequence[str], _said: Mapping[str, str | None]) -> str | None:
+        """A block about what is too much to be said file by file, or None. ``stale`` files were told before and are
+        not told anew, ``said`` are those of which something is said now."""
+        return None
+
+    def told(self) -> None:
+        """It has been said."""
+
+
 @dataclass(slots=True)
 class Session:
     """``open_texts`` gives the texts that editors have open below ``root``, by relative path, latest used first.
@@ -64,6 +84,7 @@ class Session:
     ``saved`` is the deepest position of the live state that is known to be on the disk. After ``failures`` failed
     checkpoints in a row none is tried before ``retry_at`` (seconds of the monotonic clock).
     ``unfinished`` is a write to the log that the transcript has got ahead of; see ``catch_up``.
+    ``rules`` gives what must not be told, as it is now; ``news`` what happened on the disk since the last telling.
     ``owner`` is the name under which the store keeps what this session stands on.
 
     ``ahead`` is the epoch to come, while it is prepared: a session of its own that nobody can ask, with the opening
@@ -74,8 +95,9 @@ class Session:
     root: Path
     services: Services
     model: LoadedModel
-    ignore: Ignore
+    rules: Callable[[], Ignore]
     open_texts: Callable[[], Mapping[str, str]]
+    news: Callable[[], News]
     conversation: Conversation
     transcript: Transcript
     told: dict[str, str]
@@ -174,8 +196,9 @@ async def open_session(
     root: Path,
     services: Services,
     model: LoadedModel,
-    ignore: Ignore,
+    rules: Callable[[], Ignore],
     open_texts: Callable[[], Mapping[str, str]],
+    news: Callable[[], News],
 ) -> Session:
     """The session of ``root``, with what its conversation log holds."""
 
@@ -185,4 +208,4 @@ async def open_session(
         return conversation, transcript, services.log.told(conversation)
 
     conversation, transcript, told = await services.on_log(read)
-    return Session(root, services, model, ignore, open_texts, conversation, transcript, told)
+    return Session(root, services, model, rules, open_texts, news, conversation, transcript, told)

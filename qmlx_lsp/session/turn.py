@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,22 +19,15 @@ from qmlx_lsp.engine.backend import Backend, Sampling
 from qmlx_lsp.engine.generation import Job as EngineJob
 from qmlx_lsp.engine.generation import Outcome, generate
 from qmlx_lsp.engine.plan import Start
-from qmlx_lsp.errors import QuestionError, StoreError
+from qmlx_lsp.errors import StoreError
 from qmlx_lsp.session.checkpoint import Copier, copier, points, save
 from qmlx_lsp.session.event import Answer, Ask, Job, Step, Usage
-from qmlx_lsp.session.gather import choose, look
-from qmlx_lsp.session.model import SYSTEM_TEXT
-from qmlx_lsp.session.opening import forced, step_into
 from qmlx_lsp.session.reply import GrowingReply
 from qmlx_lsp.session.resume import Resumed, resume
 from qmlx_lsp.session.session import Session
-from qmlx_lsp.transcript.entry import Entry, Finish, Kind
-from qmlx_lsp.transcript.transcript import Draft, Transcript
-from qmlx_lsp.workspace.told import Limits
+from qmlx_lsp.session.telling import say_question
+from qmlx_lsp.transcript.entry import Finish
 
-# Tokens that must be left for a reply; a turn that leaves fewer opens a new epoch.
-REPLY_TOKENS_MIN = 128
-EPOCH = "a new epoch"  # what a notice of ours is about
 CANCELLED_EARLY = Usage(0, 0, 0, 0, 0, 0.0, 0, 0.0, None, None, 0, "none", "cancelled before it began")
 
 
@@ -60,7 +52,7 @@ async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
         return Answer(None, "", Finish.CANCELLED, CANCELLED_EARLY)
     started = time.perf_counter()
     await session.catch_up()
-    await _append(session, ask)
+    await say_question(session, ask)
     resumed = await resume(session, job)
     turn, reply, computed = await _compute(session, ask, job, resumed)
     outcome = computed.outcome
@@ -75,84 +67,6 @@ async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
                 await session.services.on_log(session.services.log.amend_usage, turn_id, usage.as_dict())
     session.last_usage = usage
     return Answer(turn_id, text, outcome.finish, usage, outcome.error)
-
-
-# --- gather and append --------------------------------------------------------------------------------------------
-
-
-async def _append(session: Session, ask: Ask) -> None:
-    """Say what has changed and the question, durably; in a new epoch if this one has no room."""
-    told, entries = await _draft(session, ask, session.transcript, session.told)
-    if not _fits(session, session.transcript, entries):
-        told, entries = await _begin_anew(session, ask, entries)
-    await session.services.on_log(session.services.log.append, session.conversation, entries, told)
-    session.transcript.extend(entries)
-    for path, text in told.items():
-        if text is None:
-            session.told.pop(path, None)
-        else:
-            session.told[path] = text
-
-
-async def _begin_anew(session: Session, ask: Ask, entries: list[Entry]) -> tuple[dict[str, str | None], list[Entry]]:
-    """Step into a new epoch, for ``entries`` do not fit into this one; returns what the turn has to say there."""
-    limit = session.context_tokens
-    if not session.transcript.entries:
-        raise _too_long(session, entries)
-    for make in forced(session):
-        ahead = await asyncio.to_thread(make)
-        told, entries = await _draft(session, ask, ahead.transcript, ahead.told)
-        if _fits(session, ahead.transcript, entries):
-            await step_into(session, ahead)
-            session.services.notice(
-                EPOCH,
-                f"The conversation about {session.root.name} had come to its limit of {limit:,} tokens, so a new "
-                "part of it has begun. Nothing is lost: `qmlx-lsp log` shows all of it.",
-            )
-            session.services.notice(EPOCH, None)  # it is over, and the next time it is said again
-            return told, entries
-    raise _too_long(session, entries)
-
-
-def _too_long(session: Session, entries: Sequence[Entry]) -> QuestionError:
-    name, limit = session.model.info.name, session.context_tokens
-    reads = f"{name} reads" if limit == session.model.info.context_tokens else f"{name} may read here"
-    tokens = sum(len(entry.ids) for entry in entries)
-    return QuestionError(
-        f"The question with its files has {tokens:,} tokens; {reads} {limit:,}: ask about a smaller part."
-    )
-
-
-async def _draft(
-    session: Session, ask: Ask, transcript: Transcript, told: dict[str, str]
-) -> tuple[dict[str, str | None], list[Entry]]:
-    """What this turn has to say, as entries. Files are read and encoded on a thread."""
-    limits = session.services.settings.context
-    open_texts = session.open_texts()
-    max_bytes = limits.max_file_kb * 1024
-
-    def work() -> tuple[dict[str, str | None], list[Entry]]:
-        session.ignore.forget()
-        sights = look(session.root, ask, open_texts, told, session.ignore, max_bytes)
-        gathered = choose(
-            ask, sights, told, Limits(max_bytes, limits.max_diff_share),
-            int(session.context_tokens * limits.share),
-            lambda text: len(session.model.renderer.codec.encode_data(text)),
-        )  # fmt: skip
-        drafts: list[Draft] = [] if transcript.entries else [(Kind.SYSTEM, SYSTEM_TEXT, None)]
-        drafts += gathered.drafts
-        drafts.append((Kind.QUESTION, ask.text.strip(), None))
-        if transcript.ends_unanswered_with(drafts):  # asked again after a cancel: it stands there already
-            drafts = []
-        return dict(gathered.told), transcript.draft(drafts)
-
-    return await asyncio.to_thread(work)
-
-
-def _fits(session: Session, transcript: Transcript, entries: Sequence[Entry]) -> bool:
-    header = len(session.model.renderer.fragments.prompt)
-    needed = len(transcript.log) + sum(len(entry.ids) for entry in entries) + header + REPLY_TOKENS_MIN
-    return needed <= session.context_tokens
 
 
 # --- prefill and stream -------------------------------------------------------------------------------------------

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 
+from qmlx_lsp.workspace.parts import Range, merged
 from qmlx_lsp.workspace.positions import split_lines, to_lf
 
 MAX_WORK = 4_000_000
@@ -48,6 +49,22 @@ def unified(old: str, new: str, *, context_lines: int = 2) -> str:
                 out += [_marked("-", line) for line in a[a_from:a_to]]
                 out += [_marked("+", line) for line in b[b_from:b_to]]
     return "".join(out)
+
+
+def carried(old: str, new: str, ranges: Sequence[Range], *, context_lines: int = 2) -> list[Range]:
+    """Which lines of ``new`` somebody knows who has seen these lines of ``old`` and the diff between the two: the
+    same lines where they stand now, and every change with its context. Lines count from 1, both ends included."""
+    a, b = split_lines(to_lf(old)), split_lines(to_lf(new))
+    known: list[Range] = []
+    for equal, a_start, a_end, b_start, b_end in _blocks(a, b):
+        if not equal:
+            known.append((max(b_start - context_lines, 0) + 1, min(b_end + context_lines, len(b))))
+            continue
+        for first, last in ranges:
+            start, end = max(first - 1, a_start), min(last, a_end)
+            if start < end:
+                known.append((start - a_start + b_start + 1, end - a_start + b_start))
+    return merged(known)
 
 
 def _span(start: int, end: int) -> str:

@@ -54,6 +54,11 @@ def _is_secret(name: str) -> bool:
     return bool(_SECRET.match(name) and not _OPEN.match(name))
 
 
+def is_secret_path(path: str) -> bool:
+    """Whether any part of ``path`` is named like something that holds keys or passwords."""
+    return any(_is_secret(name) for name in path.split("/"))
+
+
 class Ignore:
     """The rules of one workspace folder.
 

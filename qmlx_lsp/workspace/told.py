@@ -4,24 +4,33 @@ A pure decision: the caller reads the texts, remembers ``Telling.told`` for the 
 to the conversation. It must never tell a binary or oversized text, never tell the same thing twice, and never let
 a path or a text break out of its block.
 
+What is remembered of a file is the text that the model could put together from what it was told. Of a file that was
+shown in parts it is the text it had, with the lines that were shown.
+
 Invariant: a block starts with a character that is no whitespace and ends with exactly one line break.
 Invariant: line ends and a byte order mark are no part of what is told: a buffer without them equals its file.
-Invariant: a remembered text holds no NUL, for a text with one is binary; so a string with one can stand for
-"named only" and can never be taken for a text.
+Invariant: a remembered text holds no NUL, for a text with one is binary; so a string that begins with one can stand
+for "named only" or say which lines were shown, and can never be taken for a text.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from qmlx_lsp.workspace.diff import unified
+from qmlx_lsp.workspace.diff import carried, unified
+from qmlx_lsp.workspace.parts import Range, merged, missing
 from qmlx_lsp.workspace.positions import LineIndex, to_lf
 
-Form = Literal["whole", "diff", "gone", "named"]
+Form = Literal["whole", "part", "diff", "gone", "named", "moved"]
 
+STALE = "\0changed"
+"""Remembered of a file that has changed more than could be told: the model knows no more than that."""
+
+_PART = "\0part "
 _BACKTICKS = re.compile(r"`{3,}")
 # Control characters, the Unicode line separators and undecodable bytes are legal in a file's name.
 _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -53,12 +62,51 @@ class Telling:
     told: str | None
 
 
-def tell(path: str, told: str | None, current: str | None, limits: Limits) -> Telling | None:
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What the model has seen of a file: its ``text``, all of it, or the lines in ``parts`` only."""
+
+    text: str
+    parts: tuple[Range, ...] | None = None
+
+
+def shown(told: str | None) -> Shown | None:
+    """What a remembered ``told`` says was shown; None for nothing, or when the file was named only."""
+    if told is None or not told.startswith("\0"):
+        return None if told is None else Shown(told)
+    if not told.startswith(_PART):
+        return None
+    ranges, _, text = told.removeprefix(_PART).partition("\0")
+    pairs = (part.split("-") for part in ranges.split(",") if part)
+    return Shown(text, tuple((int(first), int(last)) for first, last in pairs))
+
+
+def readable(text: str, limits: Limits) -> bool:
+    """Whether a text may be shown: neither binary nor too large."""
+    size = _utf8_size(text, limits.max_file_bytes)
+    return size is not None and size <= limits.max_file_bytes and "\0" not in text
+
+
+def seen_text(told: str) -> str:
+    """The text in a remembered ``told``, or any text, as the model sees it; empty for what was named only."""
+    seen = shown(told)
+    return "" if seen is None else _as_seen(seen.text)
+
+
+def display(path: str) -> str:
+    """A path as it can stand in a line."""
+    return _shown(path)
+
+
+def tell(
+    path: str, told: str | None, current: str | None, limits: Limits, parts: Sequence[Range] | None = None
+) -> Telling | None:
     """The block that brings the model's view of ``path`` up to date, or ``None`` if it is.
 
     ``told`` is the ``Telling.told`` of the last telling, ``None`` if there was none or the file was gone.
     ``current`` is the text now (open buffer first), ``None`` if there is no such file. Undecodable bytes may come
-    as lone surrogates, and the file is then named only.
+    as lone surrogates, and the file is then named only. ``parts`` are lines to show; without them a file that was not
+    shown before is shown whole.
     """
     if current is None:
         return None if told is None else Telling(path, "gone", f"File {_shown(path)} was deleted.\n", None)
@@ -69,16 +117,41 @@ def tell(path: str, told: str | None, current: str | None, limits: Limits) -> Te
         return named(path, told, "binary")
     if size > limits.max_file_bytes:
         return named(path, told, "too large", size)
-    after = _as_seen(current)
-    if told is None or is_named(told):
-        return Telling(path, "whole", f"File {_shown(path)}:\n{_fenced(after, _language(path))}", current)
-    before = _as_seen(told)
-    if before == after:
-        return None
-    diff = unified(before, after)
+    seen = shown(told)
+    if seen is None:
+        return _first(path, current, parts, " (new text)" if told == STALE else "")
+    before, after = _as_seen(seen.text), _as_seen(current)
+    diff = "" if before == after else unified(before, after)
     if len(diff) > limits.max_diff_share * len(after):
-        return Telling(path, "whole", f"File {_shown(path)} (new text):\n{_fenced(after, _language(path))}", current)
-    return Telling(path, "diff", f"Change in {_shown(path)}:\n{_fenced(diff, 'diff')}", current)
+        return _first(path, current, parts, " (new text)")
+    change = f"Change in {_shown(path)}:\n{_fenced(diff, 'diff')}" if diff else ""
+    if seen.parts is None:
+        return Telling(path, "diff", change, current) if diff else None
+    known = carried(before, after, seen.parts)
+    more = missing(parts or (), known)
+    if not diff and not more:
+        return None
+    text = change + (_parts(path, after, more) if more else "")
+    return Telling(path, "diff" if diff else "part", text, _partly(current, merged([*known, *more])))
+
+
+def _first(path: str, current: str, parts: Sequence[Range] | None, what: str) -> Telling:
+    """A file that the model knows nothing of, or not enough to make use of a difference."""
+    after = _as_seen(current)
+    if parts is not None:
+        return Telling(path, "part", _parts(path, after, parts, what), _partly(current, merged(parts)))
+    return Telling(path, "whole", f"File {_shown(path)}{what}:\n{_fenced(after, _language(path))}", current)
+
+
+def _partly(text: str, parts: Sequence[Range]) -> str:
+    return f"{_PART}{','.join(f'{first}-{last}' for first, last in parts)}\0{text}"
+
+
+def moved(old: str, new: str, told: str, current: str, limits: Limits) -> Telling:
+    """A file that was shown, or named, as ``old`` is now ``new``, and may have changed a little on the way."""
+    line = f"File {_shown(old)} was renamed to {_shown(new)}.\n"
+    change = tell(new, told, current, limits)
+    return Telling(new, "moved", line + (change.text if change else ""), change.told if change else told)
 
 
 def named(path: str, told: str | None, reason: str, size: int | None = None) -> Telling | None:
@@ -94,8 +167,8 @@ def named(path: str, told: str | None, reason: str, size: int | None = None) -> 
 
 
 def is_named(told: str | None) -> bool:
-    """Whether a remembered ``told`` stands for a file that was named only, and is not its text."""
-    return told is not None and told.startswith("\0")
+    """Whether a remembered ``told`` stands for a file that was named only, and nothing of its text was shown."""
+    return told is not None and told.startswith("\0") and not told.startswith(_PART)
 
 
 def mention(path: str, text: str, start_line: int, end_line: int) -> str:
@@ -105,6 +178,22 @@ def mention(path: str, text: str, start_line: int, end_line: int) -> str:
     first, last = (min(max(line, 1), index.line_count) for line in sorted((start_line, end_line)))
     lines = seen[index.line_start(first - 1) : index.line_range(last - 1)[1]]
     return f"Lines {first}-{last} of {_shown(path)}:\n{_fenced(lines, _language(path))}"
+
+
+def _parts(path: str, seen: str, parts: Sequence[Range], what: str = "") -> str:
+    """Lines of a text as it is seen, in one block, with what is left out between them said."""
+    index = LineIndex(seen)
+    total = index.line_count - (1 if seen.endswith("\n") else 0)
+    pieces: list[str] = []
+    shown_to = 0
+    for first, last in parts:
+        if pieces:
+            pieces.append(f"\u22ef lines {shown_to + 1}-{first - 1} \u22ef\n")
+        text = seen[index.line_start(first - 1) : index.line_range(last - 1)[1]]
+        pieces.append(text if text.endswith("\n") else f"{text}\n")
+        shown_to = last
+    lines = ", ".join(f"{first}-{last}" for first, last in parts)
+    return f"Lines {lines} of {_shown(path)}, which has {total:,}{what}:\n{_fenced(''.join(pieces), _language(path))}"
 
 
 def _utf8_size(text: str, limit: int) -> int | None:

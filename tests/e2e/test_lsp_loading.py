@@ -52,7 +52,8 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
         expected = next(value for name, value in ENCODINGS.items() if client.startswith(name))
         assert capabilities["positionEncoding"] == expected
         assert capabilities["experimental"]["qmlx"] == {
-            "ask": True, "conversation": True, "status": True, "stream": True, "didChangeStatus": True,
+            "ask": True, "conversation": True, "status": True, "context": True, "stream": True,
+            "didChangeStatus": True, "didFocus": True,
         }  # fmt: skip
         assert capabilities["textDocumentSync"]["change"] == 2
         assert result["serverInfo"]["name"] == "qmlx-lsp"

@@ -139,7 +139,12 @@ class Bench:
         self.app = App(self.paths, self.settings, self._backend, self._files, self._today)
         self.app.registry.listen_notices(self.notices.append)
         self.idle = Idle()
-        self.app.registry.rest.sleep = self.idle.sleep
+        self.app.registry.idle.epochs.sleep = self.idle.sleep
+        self.pauses = Idle()
+        self.app.registry.idle.reading.sleep = self.pauses.sleep
+        self.battery: list[float] = []
+        self.power = True
+        self.app.registry.idle.enough_power = self._enough_power
 
     def _backend(self) -> ScriptedBackend:
         self.backend = self._make(**self._options)
@@ -174,15 +179,28 @@ class Bench:
 
     async def rested(self) -> None:
         """All work of idle time that has begun ends."""
-        if running := self.app.registry.rest._running():
+        if running := self.app.registry.idle.epochs._running():
             done, _ = await asyncio.wait(running, timeout=WAIT_S)
             assert len(done) == len(running), "work in idle time did not end"
             for task in done:
                 task.result()
 
+    async def _enough_power(self, percent: float) -> bool:
+        self.battery.append(percent)
+        return self.power
+
+    async def pause(self) -> None:
+        """Nobody does anything until all has been read ahead."""
+        await self.pauses.passes()
+        if running := self.app.registry.idle.reading._running():
+            done, _ = await asyncio.wait(running, timeout=WAIT_S)
+            assert len(done) == len(running), "reading ahead did not end"
+            for task in done:
+                task.result()
+
     async def interrupt(self, text: str, **about: Any) -> asyncio.Task[Answer]:
         """Ask, and return as soon as the work of idle time has been told to stop."""
-        at_rest = self.app.registry.rest._job
+        at_rest = self.app.registry.idle.epochs._job
         task, _ = self.begin(text, **about)
         await until(lambda: at_rest.cancelled)
         return task

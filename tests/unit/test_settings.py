@@ -67,7 +67,7 @@ def test_file_then_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[modle]\nname = 'x'", "unknown section [modle]; allowed are context, daemon,"),
+        ("[modle]\nname = 'x'", "unknown section [modle]; allowed are ahead, context, daemon,"),
         ("[model]\nnmae = 'x'", "unknown key model.nmae; allowed are adapter, kv_bits, max_tokens, name,"),
         ("model = 'x'", "model must be a section, [model]."),
         ("[model]\nname = 5", "model.name is 5, but must be text (a folder,"),

@@ -276,7 +276,7 @@ async def test_the_end_does_not_wait_for_an_epoch(tmp_path: Path) -> None:
         b.gate.hold("decode", 1)
         await b.idle.passes()
         await b.gate.reached()
-        at_rest = b.app.registry.rest._job
+        at_rest = b.app.registry.idle.epochs._job
         stopping = asyncio.create_task(b.app.registry.stop(10))
         await until(lambda: at_rest.cancelled)
         b.gate.open()

@@ -251,7 +251,7 @@ async def test_in_the_middle_of_a_preparation(tmp_path: Path, kind: str, after: 
             registry.forget(b.project) if what == "forget" else registry.new_conversation(b.project)
         )
         if what == "forget":
-            job = registry.rest._job
+            job = registry.idle.epochs._job
             await until(lambda: job.cancelled)
         b.gate.open()
         await asyncio.wait_for(task, 20)
@@ -311,7 +311,7 @@ async def test_beginning_anew_stops_a_summary(tmp_path: Path) -> None:
         b.gate.hold("decode", 3)
         await b.idle.passes()
         await b.gate.reached()
-        job = b.app.registry.rest._job
+        job = b.app.registry.idle.epochs._job
         task = asyncio.create_task(b.app.registry.new_conversation(b.project))
         await until(lambda: job.cancelled)
         passes = len(b.gate.passes)
