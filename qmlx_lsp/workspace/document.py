@@ -10,36 +10,72 @@ Invariant: outside the edited ranges every character survives, terminators and b
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from qmlx_lsp.workspace.positions import Encoding, LineIndex, count_terminators
+from qmlx_lsp.workspace.positions import Encoding, all_lines, column
 
 Place = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
 class Document:
     """A text as its editor shows it.
 
     ``uri`` is the client's own spelling. ``version`` is the client's count, ``None`` where it sends none.
     ``synced`` is false when a change was missed: ``text`` is then a guess, or ``""`` if none was ever received.
+
+    The text is held as one string, as its lines, or as both: an edit touches a few lines, and nobody looks at the
+    whole between two keystrokes.
     """
 
-    uri: str
-    language: str
-    version: int | None
-    text: str
-    synced: bool = True
-    _lines: LineIndex | None = field(default=None, init=False, repr=False, compare=False)
+    __slots__ = ("_lines", "_text", "language", "synced", "uri", "version")
+
+    def __init__(
+        self, uri: str, language: str, version: int | None, text: str | Sequence[str], *, synced: bool = True
+    ) -> None:
+        self.uri = uri
+        self.language = language
+        self.version = version
+        self.synced = synced
+        self._text = text if isinstance(text, str) else None
+        self._lines = None if isinstance(text, str) else text
+
+    def __repr__(self) -> str:
+        return f"<Document {self.uri} version {self.version}{'' if self.synced else ', not synced'}>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Document):
+            return NotImplemented
+        mine = (self.uri, self.language, self.version, self.synced, self.text)
+        return mine == (other.uri, other.language, other.version, other.synced, other.text)
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
-    def lines(self) -> LineIndex:
-        """The line index of ``text``, built on first use."""
+    def text(self) -> str:
+        """The whole text, put together on first use."""
+        if self._text is None:
+            assert self._lines is not None
+            self._text = "".join(self._lines)
+        return self._text
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """The lines with their terminators, see ``all_lines``; taken apart on first use. Nobody may change them."""
         if self._lines is None:
-            # A memo of a pure function, so the frozen value stays the same value.
-            object.__setattr__(self, "_lines", LineIndex(self.text))
-        assert self._lines is not None
+            self._lines = all_lines(self.text)
         return self._lines
+
+    def named(self, uri: str, language: str) -> Document:
+        """The same text under another name."""
+        held = self._text if self._lines is None else self._lines
+        assert held is not None
+        return Document(uri, language, self.version, held, synced=self.synced)
+
+    def doubtful(self) -> Document:
+        """The same, known to lack a change."""
+        held = self._text if self._lines is None else self._lines
+        assert held is not None
+        return Document(self.uri, self.language, self.version, held, synced=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,60 +103,44 @@ def apply(document: Document, changes: Sequence[Change], version: int | None, en
     A change without a range replaces the whole text and makes the document ``synced`` again. The version is taken
     as it comes; whether it may come is the mirror's question.
     """
-    text, synced = _Edited(document.text, encoding), document.synced
+    lines, synced = document.lines, document.synced
+    mine = False
     for change in changes:
         piece = without_lone_surrogates(change.text)
         if change.range is None:
-            text, synced = _Edited(piece, encoding), True
-        else:
-            low, high = sorted(change.range)
-            text.replace(low, high, piece)
-    return Document(document.uri, document.language, version, text.text, synced)
+            lines, synced, mine = all_lines(piece), True, True
+            continue
+        if not mine:
+            lines, mine = list(lines), True
+        assert isinstance(lines, list)
+        low, high = sorted(change.range)
+        _replace(lines, low, high, piece, encoding)
+    return Document(document.uri, document.language, version, lines, synced=synced)
 
 
-class _Edited:
-    """A text in the course of a list of changes, with one line index for all of them.
-
-    An editor sends a step with thousands of cursors as one list, from the bottom up or from the top down. The index
-    of the text before the first change stays right above and, shifted, below everything edited so far; only the
-    lines between have to be looked at again.
-
-    Invariant: lines ``< _top`` are as in the base text; base lines ``>= _bottom`` are as they were, ``_moved``
-    characters and ``_more`` lines further down.
-    """
-
-    def __init__(self, text: str, encoding: Encoding) -> None:
-        self.text = text
-        self._encoding = encoding
-        self._base = LineIndex(text)
-        self._top, self._bottom = self._base.line_count, 0
-        self._moved = self._more = 0
-
-    def replace(self, low: Place, high: Place, piece: str) -> None:
-        """Puts ``piece`` between two places, ``low <= high``, either of which may lie outside the text."""
-        start, end = self._offset(low), self._offset(high)
-        last = self._base.line_count + self._more - 1
-        first_line, last_line = (min(max(line, 0), last) for line in (low[0], high[0]))
+def _replace(lines: list[str], low: Place, high: Place, piece: str, encoding: Encoding) -> None:
+    """Puts ``piece`` between two places, ``low <= high``, either of which may lie outside the text."""
+    (first, start), (last, end) = _clamped(lines, low, encoding), _clamped(lines, high, encoding)
+    middle = "".join((lines[first][:start], piece, lines[last][end:]))
+    if middle.startswith("\n") and first > 0 and lines[first - 1].endswith("\r"):
         # A line feed that comes to stand behind a carriage return joins the line before.
-        joins = start > 0 and self.text[start - 1] == "\r"
-        top = min(self._top, first_line - 1 if joins else first_line)
-        bottom = max(self._bottom, last_line + 1 - self._more)
-        # One character more on either side, for the same reason: a terminator may form or part there.
-        before = count_terminators(self.text, max(start - 1, 0), end + 1)
-        self.text = "".join((self.text[:start], piece, self.text[end:]))
-        after = count_terminators(self.text, max(start - 1, 0), start + len(piece) + 1)
-        self._top, self._bottom = top, bottom
-        self._moved += len(piece) - (end - start)
-        self._more += after - before
+        first -= 1
+        middle = lines[first] + middle
+    elif first == last and "\n" not in piece and "\r" not in piece:
+        lines[first] = middle  # the common case; a line may have millions of characters
+        return
+    after = all_lines(middle)
+    if last + 1 < len(lines):
+        after.pop()  # the last line's terminator is still there, and behind it begins a line that is there already
+    lines[first : last + 1] = after
 
-    def _offset(self, place: Place) -> int:
-        line, character = place
-        if line < self._top:
-            return self._base.offset(line, character, self._encoding)
-        if line >= self._bottom + self._more:
-            return self._base.offset(line - self._more, character, self._encoding) + self._moved
-        start, end = self._base.line_start(self._top), len(self.text)
-        if self._bottom < self._base.line_count:
-            end = self._base.line_start(self._bottom) + self._moved
-        between = LineIndex(self.text[start:end])
-        return start + between.offset(line - self._top, character, self._encoding)
+
+def _clamped(lines: Sequence[str], place: Place, encoding: Encoding) -> tuple[int, int]:
+    """The line and the code point in it that a position means. Past the end of a line: before its terminator. Past
+    the last line: the end of the text. Before the first line: its beginning."""
+    line, character = place
+    if line < 0:
+        return 0, 0
+    if line >= len(lines):
+        return len(lines) - 1, len(lines[-1])
+    return line, column(lines[line], character, encoding)

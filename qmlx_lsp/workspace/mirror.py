@@ -10,7 +10,7 @@ Invariant: a text that may be wrong is marked ``synced=False`` until a full text
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from qmlx_lsp.workspace.document import Change, Document, apply, without_lone_surrogates
 from qmlx_lsp.workspace.positions import Encoding
@@ -56,10 +56,10 @@ class Mirror:
         early = self._copies.get(key, {}).get(client)
         if early and not early.opened and _below(version, early.document.version):
             if early.has_text:
-                early.document = replace(early.document, uri=uri, language=language)
+                early.document = early.document.named(uri, language)
                 early.opened = tick
                 return
-            document = replace(document, synced=False)
+            document = document.doubtful()
         self._copies.setdefault(key, {})[client] = _Copy(document, has_text=True, opened=tick)
 
     def change(
@@ -78,7 +78,7 @@ class Mirror:
         if not changes and not _above(version, copy.document.version):
             return
         if not _above(version, copy.document.version):
-            copy.document = replace(copy.document, synced=False)
+            copy.document = copy.document.doubtful()
             return
         if not copy.has_text:
             changes = _from_full_text(changes)

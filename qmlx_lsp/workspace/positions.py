@@ -29,11 +29,23 @@ class Encoding(StrEnum):
 _CODEC = {Encoding.UTF8: ("utf-8", 1), Encoding.UTF16: ("utf-16-le", 2)}
 
 
+def all_lines(text: str) -> list[str]:
+    """The lines of ``text``, each with its terminator; behind a terminator an empty one follows. So there is always
+    one line, and the last has no terminator."""
+    if "\r" not in text:
+        if "\n" not in text:
+            return [text]
+        lines = [f"{line}\n" for line in text.split("\n")]
+        lines[-1] = lines[-1][:-1]
+        return lines
+    bounds = [0, *(match.end() for match in _TERMINATOR.finditer(text)), len(text)]
+    return [text[start:end] for start, end in pairwise(bounds)]
+
+
 def split_lines(text: str) -> list[str]:
     """The lines of ``text``, each with its terminator; no empty line follows the last, so ``""`` has none."""
-    index = LineIndex(text)
-    bounds = [*(index.line_start(line) for line in range(index.line_count)), len(text)]
-    return [text[start:end] for start, end in pairwise(bounds) if start < end]
+    lines = all_lines(text)
+    return lines if lines[-1] else lines[:-1]
 
 
 def to_lf(text: str) -> str:
@@ -41,12 +53,15 @@ def to_lf(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
-def count_terminators(text: str, start: int, end: int) -> int:
-    """How many line terminators ``text[start:end]`` holds, ``\\r\\n`` being one."""
-    feeds = text.count("\n", start, end)
-    if text.find("\r", start, end) < 0:
-        return feeds
-    return feeds + text.count("\r", start, end) - text.count("\r\n", start, end)
+def column(line: str, character: int, encoding: Encoding) -> int:
+    """The code point of ``line``, a line with its terminator, that an editor's column means: clamped to the line's
+    content; inside a character, before that character."""
+    end = len(line)
+    if line.endswith(("\n", "\r")):
+        end -= 2 if line.endswith("\r\n") else 1
+    if encoding is Encoding.UTF32 or line.isascii():
+        return min(max(character, 0), end)
+    return _characters(line[: min(end, max(character, 0))], character, encoding)
 
 
 class LineIndex:

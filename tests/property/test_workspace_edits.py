@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmlx_lsp.workspace.document import Change, Document, apply
-from qmlx_lsp.workspace.positions import Encoding, LineIndex, count_terminators, split_lines
+from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, split_lines
 
 ALPHABET = [
     "a",
@@ -96,7 +96,8 @@ def test_lines_are_those_of_the_three_terminators(text):
         text
     )
     assert "".join(split_lines(text)) == text
-    assert count_terminators(text, 0, len(text)) == index.line_count - 1
+    assert "".join(all_lines(text)) == text
+    assert [line.rstrip("\r\n") for line in all_lines(text)] == [line for _, line in lines_of(text)]
 
 
 @given(texts, st.lists(st.tuples(places, places, texts), max_size=8), encodings)
@@ -104,6 +105,11 @@ def test_lines_are_those_of_the_three_terminators(text):
 def test_list_of_edits_agrees_with_the_reference(text, edits, encoding):
     changes = [Change(piece, (place, other)) for place, other, piece in edits]
     got = apply(Document("u", "p", 1, text), changes, 2, encoding)
+    assert got.lines == all_lines(got.text), "lines are held as the text would be taken apart"
+    by_one = Document("u", "p", 1, text)
+    for change in changes:
+        by_one = apply(by_one, [change], 2, encoding)
+    assert by_one.text == got.text
     for place, other, piece in edits:
         text = reference_edit(text, place, other, piece, encoding)
     assert got == Document("u", "p", 2, text)

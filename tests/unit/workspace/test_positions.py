@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from qmlx_lsp.workspace.positions import Encoding, LineIndex, count_terminators, split_lines, to_lf
+from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, column, split_lines, to_lf
 
 U8, U16, U32 = Encoding.UTF8, Encoding.UTF16, Encoding.UTF32
 
@@ -87,10 +87,19 @@ def test_to_lf_changes_terminators_only():
     assert to_lf("a\r\nb\rc\n\u2028\r\r\n") == "a\nb\nc\n\u2028\n\n"
 
 
-def test_terminators_are_counted_inside_bounds_with_crlf_as_one():
-    assert count_terminators("a\r\nb\rc\n", 0, 7) == 3
-    assert count_terminators("a\r\nb", 0, 2) == 1
-    assert count_terminators("abc", 0, 3) == 0
+def test_all_lines_end_with_one_that_has_no_terminator():
+    assert all_lines("") == [""]
+    assert all_lines("a") == ["a"]
+    assert all_lines("a\n") == ["a\n", ""]
+    assert all_lines("a\r\nb\rc\n\rd") == ["a\r\n", "b\r", "c\n", "\r", "d"]
+    assert all_lines("a\x0cb\u2028c\x85d\n") == ["a\x0cb\u2028c\x85d\n", ""]
+
+
+def test_columns_are_clamped_to_the_line_and_never_cut_a_character():
+    assert [column("ab\r\n", at, U16) for at in (-1, 0, 2, 3, 99)] == [0, 0, 2, 2, 2]
+    assert [column("a😋b\r", at, U16) for at in range(6)] == [0, 1, 1, 2, 3, 3]
+    assert [column("é😋", at, Encoding.UTF8) for at in (1, 2, 3, 5, 6, 7)] == [0, 1, 1, 1, 2, 2]
+    assert column("a😋b\n", 2, Encoding.UTF32) == 2
 
 
 def test_columns_at_the_end_of_a_huge_ascii_line_are_found_without_a_walk():
