@@ -81,7 +81,7 @@ def diagnostics_from(given: Any) -> tuple[Diagnostic, ...]:
         QuestionError: they are none.
     """
     try:
-        return tuple(_diagnostic(one) for one in given)
+        return tuple(_diagnostic(one) for one in (given if isinstance(given, list) else [given]))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise QuestionError("diagnostics must be a list of {range, message, severity?, source?, code?}.") from None
 

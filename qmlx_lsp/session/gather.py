@@ -116,11 +116,12 @@ def _telling(ask: Ask, sight: Sight, before: str | None, limits: Limits, budget:
         return None  # until somebody wants to know
     seen = shown(before)
     if asked and sight.text is not None and readable(sight.text, limits):
-        if seen is not None and seen.parts is not None:
+        partly = seen is not None and seen.parts is not None
+        if sight.role is Role.NAMED and sight.lines and (partly or seen is None):
+            return tell(sight.path, before, sight.text, limits, _within(sight))
+        if partly:
             more = _relevant(ask, sight, min(budget.file_tokens, left), budget.count, fill=False)
             return tell(sight.path, before, sight.text, limits, more)
-        if seen is None and sight.role is Role.NAMED and sight.lines:
-            return tell(sight.path, before, sight.text, limits, _within(sight))
     telling = tell(sight.path, before, sight.text, limits)
     if telling is None or telling.form != "whole" or budget.count(telling.text) <= min(budget.file_tokens, left):
         return telling

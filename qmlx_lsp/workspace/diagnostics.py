@@ -39,7 +39,7 @@ def is_block(text: str) -> bool:
 
 def is_clean(text: str) -> bool:
     """Whether a block says that there are none."""
-    return text.endswith(_CLEAN)
+    return text.endswith(_CLEAN) and text.count("\n") == 1
 
 
 def block(shown_path: str, diagnostics: Sequence[Diagnostic]) -> str:

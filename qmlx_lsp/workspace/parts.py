@@ -127,6 +127,8 @@ def _around(lines: Sequence[str], focus: Range, within: Range, budget: int, coun
         last = first + (last - first) // 2
     if count("".join(lines[first - 1 : last])) > budget:
         return first, first - 1
+    if last < focus[1]:
+        return first, last
     low, high = 0, SECTION_LINES_MAX
     while low < high:  # the largest margin that fits
         middle = (low + high + 1) // 2
