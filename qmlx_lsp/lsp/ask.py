@@ -23,13 +23,13 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
     try:
         wanted = ask_params(params)
         path = None if wanted.uri is None else file_path(wanted.uri)
-        root = _root(connection, wanted.root, path)
+        root = root_of(connection, wanted.root, path)
         question = Ask(wanted.text, path, lines_from(wanted.range), wanted.max_tokens)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
         feed = Feed(connection.protocol, connection.job_id, wanted.work_done_token, wanted.partial_result_token)
         job = Job(on_text=feed.text, on_progress=feed.progress)
-        connection.own(job, wanted.work_done_token)
+        connection.own(job, connection.job_id, wanted.work_done_token)
         turn = asyncio.create_task(connection.registry.ask(root, question, job))
         answer = await connection.see_through(turn, job)
         feed.end(_summary(answer))
@@ -47,7 +47,8 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
             connection.disown(job)
 
 
-def _root(connection: Connection, given: str | None, path: str | None) -> Path:
+def root_of(connection: Connection, given: str | None, path: str | None = None) -> Path:
+    """The root that ``given`` names; without it that of ``path``, or the first there is. Raises QuestionError."""
     if given is not None:
         folder = folder_path(given)
         if folder is None or not folder.is_dir():
@@ -79,7 +80,7 @@ async def conversation(connection: Connection, params: Any) -> dict[str, Any]:
     """The turns of a root's conversation."""
     try:
         given, limit = conversation_params(params)
-        return await connection.registry.conversation(_root(connection, given, None), limit)
+        return await connection.registry.conversation(root_of(connection, given), limit)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error
 

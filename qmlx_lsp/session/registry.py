@@ -28,7 +28,9 @@ from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.model import context_limit
 from qmlx_lsp.session.rest import Rest
+from qmlx_lsp.session.results import Results
 from qmlx_lsp.session.session import Services, Session, open_session
+from qmlx_lsp.session.tools import Tools
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
@@ -47,11 +49,13 @@ class Registry:
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
+        self.tools = Tools(services.settings.tools)
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.rest = Rest(self._work_at_rest, services.settings.context.idle_s)
+        self._results = Results(self.session, lambda: self.sessions, self.rest.interrupt, self._rest_again)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -118,6 +122,10 @@ class Registry:
             if not self._running:
                 self._at_rest.set()
                 self.rest.begin()
+
+    async def tell_result(self, root: Path, text: str) -> int:
+        """Append the block ``text`` to the conversation of ``root``; returns its tokens. Raises QmlxError."""
+        return await self._results.tell(root, text)
 
     async def _work_at_rest(self, job: Job) -> None:
         """What is done while nobody waits for an answer: the conversation used last first."""
@@ -277,7 +285,10 @@ class Registry:
 
     @property
     def busy(self) -> bool:
-        return bool(self._running or self._forgetting) or self.loader.progress.phase is Phase.LOADING
+        return (
+            bool(self._running or self._forgetting or self._results.busy)
+            or self.loader.progress.phase is Phase.LOADING
+        )
 
     async def stop(self, timeout_s: float) -> None:
         """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""
@@ -288,6 +299,8 @@ class Registry:
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
+        await self.tools.stop(max(0.0, deadline - time.monotonic()))
+        await self._results.settled(max(0.0, deadline - time.monotonic()))
         await self.rest.stop(max(0.0, deadline - time.monotonic()))
 
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qmlx_lsp.workspace.diff import unified
+from qmlx_lsp.workspace.fence import fenced
 from qmlx_lsp.workspace.positions import LineIndex, to_lf
 
 Form = Literal["whole", "diff", "gone", "named"]
 
-_BACKTICKS = re.compile(r"`{3,}")
 # Control characters, the Unicode line separators and undecodable bytes are legal in a file's name.
 _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LANGUAGES = {
@@ -71,14 +71,14 @@ def tell(path: str, told: str | None, current: str | None, limits: Limits) -> Te
         return named(path, told, "too large", size)
     after = _as_seen(current)
     if told is None or is_named(told):
-        return Telling(path, "whole", f"File {_shown(path)}:\n{_fenced(after, _language(path))}", current)
+        return Telling(path, "whole", f"File {_shown(path)}:\n{fenced(after, _language(path))}", current)
     before = _as_seen(told)
     if before == after:
         return None
     diff = unified(before, after)
     if len(diff) > limits.max_diff_share * len(after):
-        return Telling(path, "whole", f"File {_shown(path)} (new text):\n{_fenced(after, _language(path))}", current)
-    return Telling(path, "diff", f"Change in {_shown(path)}:\n{_fenced(diff, 'diff')}", current)
+        return Telling(path, "whole", f"File {_shown(path)} (new text):\n{fenced(after, _language(path))}", current)
+    return Telling(path, "diff", f"Change in {_shown(path)}:\n{fenced(diff, 'diff')}", current)
 
 
 def named(path: str, told: str | None, reason: str, size: int | None = None) -> Telling | None:
@@ -104,7 +104,7 @@ def mention(path: str, text: str, start_line: int, end_line: int) -> str:
     index = LineIndex(seen)
     first, last = (min(max(line, 1), index.line_count) for line in sorted((start_line, end_line)))
     lines = seen[index.line_start(first - 1) : index.line_range(last - 1)[1]]
-    return f"Lines {first}-{last} of {_shown(path)}:\n{_fenced(lines, _language(path))}"
+    return f"Lines {first}-{last} of {_shown(path)}:\n{fenced(lines, _language(path))}"
 
 
 def _utf8_size(text: str, limit: int) -> int | None:
@@ -129,12 +129,6 @@ def _shown(path: str) -> str:
 def _language(path: str) -> str:
     suffix = posixpath.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix) if _WORD.fullmatch(suffix) else ""
-
-
-def _fenced(text: str, language: str) -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
-    end = "" if not text or text.endswith("\n") else "\n"
-    return f"{fence}{language}\n{text}{end}{fence}\n"
 
 
 def _amount(size: int) -> str:

@@ -31,7 +31,7 @@ TABLE: dict[str, tuple[set[str], set[str]]] = {
     ),
     "session": (
         {"", "errors", "state", "settings", "workspace", "transcript", "storage", "engine", "session"},
-        {"watchfiles"},
+        {"watchfiles", "psutil"},
     ),
     "lsp": ({"", "errors", "settings", "workspace", "session", "lsp"}, {"pygls", "lsprotocol"}),
     "daemon": ({"", "errors", "paths", "settings", "daemon"}, set()),
