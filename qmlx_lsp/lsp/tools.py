@@ -29,7 +29,7 @@ from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.session.tools import Outcome, Watch
 from qmlx_lsp.workspace.mirror import uri_to_path
-from qmlx_lsp.workspace.tool_output import NAME_CHARS_MAX, one_line
+from qmlx_lsp.workspace.tool_output import LINE_CHARS_MAX, NAME_CHARS_MAX, one_line
 from qmlx_lsp.workspace.toolbox import chosen
 
 RUN_TOOL = "qmlx.runTool"
@@ -64,7 +64,7 @@ async def run_tool(connection: Connection, wanted: RunToolParams, token: str | i
     tool = chosen(await tools.offered(root), wanted.name, str(root))
     token = token if token is not None else wanted.work_done_token
     job, feed = Job(), Feed(connection.protocol, job_id, token, None)
-    watch = Watch(feed.show, lambda line: feed.say(f"{tool.name}: {line}"))
+    watch = Watch(feed.show, lambda line: feed.say(one_line(f"{tool.name}: {line}", LINE_CHARS_MAX)))
     task = tools.begin(root, tool, job, watch)
     connection.own(job, job_id, token)
     feed.say(f"{tool.name}: running")
@@ -99,6 +99,9 @@ async def _follow(connection: Connection, run: _Run, *, shown: bool) -> None:
         said, kind = await _end(connection, run)
     except asyncio.CancelledError:
         said, heard = "cancelled", False  # the connection ends
+        run.job.cancel()
+        if not run.task.done():
+            await asyncio.wait({run.task})
         raise
     finally:
         connection.disown(run.job)

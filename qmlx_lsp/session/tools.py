@@ -21,6 +21,7 @@ from pathlib import Path
 from qmlx_lsp import settings
 from qmlx_lsp.errors import ToolError
 from qmlx_lsp.session.event import Job
+from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.process import CANCELLED, End, Start, run
 from qmlx_lsp.workspace.tool_output import Capture, Shown, block, bounded, clean
 from qmlx_lsp.workspace.toolbox import FILE, FILE_BYTES_MAX, Tool, parse
@@ -89,6 +90,7 @@ class Tools:
         self._none_run.clear()
         task = asyncio.create_task(self._run(root, tool, job, watch or Watch()))
         task.add_done_callback(lambda _task: self._over(root, tool.name))
+        task.add_done_callback(seen)
         return task
 
     def _over(self, root: Path, name: str) -> None:

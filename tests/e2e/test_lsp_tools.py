@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -272,6 +273,15 @@ async def test_a_connection_that_breaks_takes_its_tool_with_it(b: Bench) -> None
     assert await other.leave()
 
 
+async def test_one_that_breaks_before_it_has_accepted_a_progress(b: Bench) -> None:
+    editor = InMemory(b.app, answers=False)
+    await editor.initialize(initialize_params("vscode-1.139", b.project))
+    job_id = (await editor.request(COMMAND, call(RUN, "hang")))["jobId"]
+    started = await pids(editor, job_id, 2)
+    await editor.drop()
+    assert [pid for pid in started if alive(pid)] == []
+
+
 async def test_leaving_while_a_tool_runs(b: Bench) -> None:
     editor = await editor_of(b)
     job_id = (await editor.request(COMMAND, call(RUN, "hang", workDoneToken="t")))["jobId"]
@@ -383,16 +393,23 @@ async def test_a_result_from_the_editor(b: Bench) -> None:
     told = await editor.request("qmlx/toolResult", {**full, "output": "\x1b[31mE501\x1b[0m\r\n"})
     text = "Result of ruff check (tool lint): exit code 1\n```\nE501\n```\n"
     assert told == {"tokens": len(text)}
-    await editor.request("qmlx/toolResult", {"name": "lint\n", "output": "a\ud800" + "x" * 20_000 + "z\n"})
+    number = editor.begin("qmlx/toolResult", {"name": "lint\n", "output": "a?" + "x" * 20_000 + "z\n"})
+    await editor.result(number)
     assert contexts(b)[0] == text
     large = contexts(b)[1]
-    assert large.startswith("Result of tool lint:\n```\na\ufffdxxx")
+    assert large.startswith("Result of tool lint:\n```\na?xxx")
     assert large.endswith("xxxz\n```\n")
     assert len(large.encode()) < 17 << 10
     await editor.request("qmlx/toolResult", {"name": "lint", "exitCode": -11, "output": ""})
     assert contexts(b)[2] == "Result of tool lint: ended by SIGSEGV, no output.\n"
+    half = {"name": "lint", "output": "half a pair: \ud83d", "command": "\udc00"}
+    body = json.dumps({"jsonrpc": "2.0", "id": "half", "method": "qmlx/toolResult", "params": half}).encode()
+    editor._asked.append("half")
+    editor.send_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    await editor.result("half")
+    assert contexts(b)[3] == "Result of \ufffd (tool lint):\n```\nhalf a pair: \ufffd\n```\n"
     for params, said in (
-        ([], "The parameters of qmlx/toolResult must be an object."),
+        (["x"], "The parameters of qmlx/toolResult must be an object."),
         ({"output": "x"}, "name is missing"),
         ({"name": " ", "output": "x"}, "name is missing"),
         ({"name": "\x07", "output": "x"}, "name shows nothing"),
@@ -403,7 +420,7 @@ async def test_a_result_from_the_editor(b: Bench) -> None:
         ({"name": "a", "output": "x", "root": "nowhere"}, "root nowhere is not a folder"),
     ):
         assert said in (await editor.refused("qmlx/toolResult", params))[1]
-    assert len(contexts(b)) == 3
+    assert len(contexts(b)) == 4
     assert await editor.leave()
 
 

@@ -109,13 +109,14 @@ async def test_cancelled_with_what_it_says_at_its_end(tmp_path: Path) -> None:
     assert tool.out == b"begun\nbye\n"
 
 
-async def test_cancelled_before_and_at_once(tmp_path: Path) -> None:
-    for early in (True, False):
-        tool = Tool(tmp_path, "exec sleep 1000")
-        if not early:
+async def test_cancelled_at_any_instant(tmp_path: Path) -> None:
+    for turns in range(0, 24, 2):
+        tool = Tool(tmp_path, "sleep 1000 & echo $!; exec sleep 1000")
+        for _ in range(turns):  # turns of the event loop
             await asyncio.sleep(0)
         tool.job.cancel()
         assert await tool.end() == CANCELLED
+        assert [pid for pid in tool.pids() if alive(pid)] == []
 
 
 FAMILY = """
