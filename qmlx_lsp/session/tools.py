@@ -23,7 +23,7 @@ from qmlx_lsp.errors import ToolError
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.process import CANCELLED, End, Start, run
-from qmlx_lsp.workspace.tool_output import Capture, Shown, block, bounded, clean
+from qmlx_lsp.workspace.tool_output import Capture, Shown, block
 from qmlx_lsp.workspace.toolbox import FILE, FILE_BYTES_MAX, Tool, parse
 
 RUNS_MAX = 4
@@ -124,9 +124,11 @@ class Tools:
         return Outcome(end, block(tool.name, tool.shown, str(end), output))
 
     def told_by_editor(self, name: str, command: str, exit_code: int | None, output: str) -> str:
-        """The block about a result that comes from an editor. Takes milliseconds: call it on a thread."""
+        """The block about a result that comes from an editor, of whatever length: call it on a thread."""
         ending = "" if exit_code is None else str(End(exit_code))
-        return block(name, command, ending, bounded(clean(output), self._limits.output_kb * 1024))
+        capture = Capture(self._limits.output_kb * 1024)
+        capture.feed_text(output)
+        return block(name, command, ending, capture.text())
 
     async def stop(self, timeout_s: float) -> None:
         """Begin nothing more; end what runs, and wait for it, at most ``timeout_s`` seconds."""

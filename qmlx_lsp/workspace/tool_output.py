@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 
 from qmlx_lsp.workspace.fence import fenced
 
@@ -24,7 +25,11 @@ HEAD_SHARE = 1 / 3
 MARK_BYTES_MAX = 64
 # Raw bytes kept at either end, for each byte that may be told: cleaning can shrink them.
 RAW_PER_TOLD = 4
+# Characters that are cleaned, or taken in, at a time.
+PIECE_CHARS = 32 << 10
 LINE_CHARS_MAX = 80
+# Of a text that is to be one line, the characters looked at for each one that may be shown.
+SEEN_PER_SHOWN = 16
 NAME_CHARS_MAX = 64
 COMMAND_CHARS_MAX = 200
 # Of one run, what is shown while it runs, and of that, what is shown at once.
@@ -53,6 +58,19 @@ def clean(text: str) -> str:
     """``text`` as it would stand on a screen. Characters that print nothing go, for each would cost tokens."""
     if _UNUSUAL.search(text) is None:
         return text
+    return "".join(map(_cleaned, _pieces(text)))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """``text`` in whole lines, so that cleaning it never holds up other threads for long. No escape spans lines."""
+    begin = 0
+    while begin < len(text):
+        end = text.find("\n", begin + PIECE_CHARS) + 1 or len(text)
+        yield text[begin:end]
+        begin = end
+
+
+def _cleaned(text: str) -> str:
     text = _LINE_ENDS.sub("\n", _ESCAPES.sub("", text))
     if "\r" in text or "\b" in text:
         text = "\n".join(map(_last_state, text.split("\n")))
@@ -76,7 +94,7 @@ def _last_state(line: str) -> str:
 
 def one_line(text: str, most: int) -> str:
     """``text`` cleaned, on one line, of at most ``most`` characters."""
-    line = " ".join(clean(text).split())
+    line = " ".join(clean(text[: most * SEEN_PER_SHOWN]).split())
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
@@ -137,6 +155,11 @@ class Capture:
         self._tail += data
         if len(self._tail) > 2 * self._keep:  # seldom, so that a long tail is not moved at every read
             self._lose(len(self._tail) - self._keep)
+
+    def feed_text(self, text: str) -> None:
+        """A text instead of bytes. A half of a surrogate pair is a question mark."""
+        for begin in range(0, len(text), PIECE_CHARS):
+            self.feed(text[begin : begin + PIECE_CHARS].encode(errors="replace"))
 
     def _lose(self, count: int) -> None:
         self._lost_lines += self._tail.count(b"\n", 0, count)

@@ -218,6 +218,16 @@ async def test_a_result_waits_for_the_reply_that_streams(tmp_path: Path) -> None
         await b.check()
 
 
+async def test_a_result_behind_a_question_that_was_withdrawn(tmp_path: Path) -> None:
+    async with bench(tmp_path, replies=["Two."]) as b:
+        await b.cancelled("Q", "prefill")
+        await tell(b, "Result of tool t: x\n")
+        await b.ask("And?")
+        texts = [e.text for e in b.entries()]
+        assert texts == [SYSTEM_TEXT, "Q", "Result of tool t: x\n", "And?", "Two."]
+        await b.check()
+
+
 async def test_telling_is_carried_through_when_nobody_waits(tmp_path: Path) -> None:
     async with bench(tmp_path, replies=["abcdefgh"]) as b:
         b.gate.hold("decode", 3)

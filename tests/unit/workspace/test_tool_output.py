@@ -38,6 +38,21 @@ def test_a_screen_shows(printed: str, shown: str) -> None:
     assert clean(printed) == shown
 
 
+def test_a_long_text_is_cleaned_in_pieces_that_nobody_sees() -> None:
+    line = "\x1b[31mred\x1b[0m 1%\r100%\r\n"
+    assert clean(line * 20_000 + "\x1b]no end") == "100%\n" * 20_000
+    assert clean("\x1b[1m" + "y" * 200_000) == "y" * 200_000
+
+
+def test_a_text_counts_like_its_bytes() -> None:
+    one, other = Capture(1024), Capture(1024)
+    text = "".join(f"ü {number}\r\n" for number in range(50_000))
+    one.feed(text.encode())
+    other.feed_text(text)
+    assert one.text() == other.text()
+    assert "left out" in one.text()
+
+
 def test_one_line_is_short_and_one() -> None:
     assert one_line(" a\n\tb\x1b[1m ", 10) == "a b"
     assert one_line("abcdef", 6) == "abcdef"
