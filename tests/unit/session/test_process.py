@@ -146,13 +146,14 @@ async def test_and_when_it_takes_too_long(tmp_path: Path) -> None:
 
 async def test_background_children_neither_hold_it_up_nor_stay(tmp_path: Path) -> None:
     # a daemon of the classic kind: another session, no parent, and it holds the pipe open
+    # and one in the tool's own group whose environment says nothing
     tool = Tool(
         tmp_path,
-        "sleep 1000 & echo $!; (setsid sh -c 'echo $$; touch up; exec sleep 1000' &);"
+        "sleep 1000 & echo $!; (env -i sleep 1000 & echo $!); (setsid sh -c 'echo $$; touch up; exec sleep 1000' &);"
         " while [ ! -e up ]; do sleep 0.01; done; exit 4",
     )
     assert await tool.end() == End(4)
-    assert len(tool.pids()) == 2
+    assert len(tool.pids()) == 3
     assert [pid for pid in tool.pids() if alive(pid)] == []
 
 
