@@ -293,13 +293,14 @@ class Registry:
     async def stop(self, timeout_s: float) -> None:
         """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""
         self.loader.closing = True
+        ending = asyncio.create_task(self.tools.stop(timeout_s))  # while turns end
         for job in tuple(self._running):
             job.cancel()
         deadline = time.monotonic() + timeout_s
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
-        await self.tools.stop(max(0.0, deadline - time.monotonic()))
+        await ending
         await self._results.settled(max(0.0, deadline - time.monotonic()))
         await self.rest.stop(max(0.0, deadline - time.monotonic()))
 
