@@ -41,6 +41,10 @@ class QuestionError(QmlxError):
     """The question itself cannot be asked: empty, outside every root, about an oversized file, too long."""
 
 
+class ToolError(QmlxError):
+    """A tool cannot be run: unknown, badly described in ``.qmlx.toml``, not trusted, not found, running already."""
+
+
 class DaemonError(QmlxError):
     """The daemon cannot be reached, started or stopped."""
 

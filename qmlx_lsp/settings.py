@@ -120,6 +120,14 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
+class Tools:
+    enabled: bool = _plain(True, "whether the tools of a project's .qmlx.toml may be run, when a user asks for one")
+    timeout_s: float = _number(600.0, 0.1, 86_400.0, "seconds that a tool may run, unless .qmlx.toml says otherwise")
+    output_kb: int = _number(16, 1, 1_024, "KiB of a tool's output that are told at most")
+    kill_s: float = _number(2.0, 0.0, 60.0, "seconds between asking a tool's processes to end and ending them")
+
+
+@dataclass(frozen=True, slots=True)
 class Stream:
     batch_ms: int = _number(30, 1, 10_000, "milliseconds of text that travel together")
     journal_ms: int = _number(1000, 10, 60_000, "milliseconds of a reply that a crash may lose")
@@ -136,6 +144,7 @@ class Settings:
     engine: Engine = Engine()
     context: Context = Context()
     ahead: Ahead = Ahead()
+    tools: Tools = Tools()
     stream: Stream = Stream()
 
 
@@ -171,7 +180,18 @@ def env_name(section: str, key: str) -> str:
 
 
 # ``QMLX_NAME`` would say nothing, and ``QMLX_MAX_TOKENS`` is the length of a reply.
-_ENV_NAMES = {("model", "name"): "QMLX_MODEL", ("context", "max_tokens"): "QMLX_CONTEXT_TOKENS"}
+_ENV_NAMES = {
+    ("model", "name"): "QMLX_MODEL",
+    ("context", "max_tokens"): "QMLX_CONTEXT_TOKENS",
+    ("ahead", "enabled"): "QMLX_READ_AHEAD",
+    ("ahead", "after_s"): "QMLX_AHEAD_AFTER_S",
+    ("ahead", "pause_s"): "QMLX_AHEAD_PAUSE_S",
+    ("ahead", "battery_percent"): "QMLX_AHEAD_BATTERY_PERCENT",
+    ("tools", "enabled"): "QMLX_TOOLS",
+    ("tools", "timeout_s"): "QMLX_TOOL_TIMEOUT_S",
+    ("tools", "output_kb"): "QMLX_TOOL_OUTPUT_KB",
+    ("tools", "kill_s"): "QMLX_TOOL_KILL_S",
+}
 _SECTIONS = {f.name: f for f in fields(Settings)}
 
 

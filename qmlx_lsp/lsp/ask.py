@@ -25,7 +25,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
     try:
         wanted = ask_params(params)
         path = None if wanted.uri is None else _path(connection, wanted.uri)
-        root = _root(connection, wanted.root, path)
+        root = root_of(connection, wanted.root, path)
         lines, at = lines_from(wanted.range), cursor_from(wanted.range)
         found = None if wanted.diagnostics is None else diagnostics_from(wanted.diagnostics)
         question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
@@ -33,7 +33,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
             connection.registry.mirror.touch(connection, wanted.uri)
         feed = Feed(connection.protocol, connection.job_id, wanted.work_done_token, wanted.partial_result_token)
         job = Job(on_text=feed.text, on_progress=feed.progress)
-        connection.own(job, wanted.work_done_token)
+        connection.own(job, connection.job_id, wanted.work_done_token)
         turn = asyncio.create_task(connection.registry.ask(root, question, job))
         answer = await connection.see_through(turn, job)
         feed.end(_summary(answer))
@@ -59,7 +59,8 @@ def _path(connection: Connection, uri: str) -> str:
     return file_path(uri)
 
 
-def _root(connection: Connection, given: str | None, path: str | None) -> Path:
+def root_of(connection: Connection, given: str | None, path: str | None = None) -> Path:
+    """The root that ``given`` names; without it that of ``path``, or the first there is. Raises QuestionError."""
     in_folder = path is not None and not path.startswith(UNSAVED)
     if given is not None:
         folder = folder_path(given)
@@ -92,7 +93,7 @@ async def conversation(connection: Connection, params: Any) -> dict[str, Any]:
     """The turns of a root's conversation."""
     try:
         given, limit = conversation_params(params)
-        return await connection.registry.conversation(_root(connection, given, None), limit)
+        return await connection.registry.conversation(root_of(connection, given), limit)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error
 
@@ -101,7 +102,7 @@ async def context(connection: Connection, params: Any) -> dict[str, Any]:
     """What the conversation of a root knows of its files, or the text that is held for one of them."""
     try:
         given, file = context_params(params)
-        return await connection.registry.context(_root(connection, given, None), file)
+        return await connection.registry.context(root_of(connection, given, None), file)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,8 +24,20 @@ from qmlx_lsp.workspace.positions import Encoding
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """By what an editor can cancel a job: its id, and the token of its progress."""
+
+    job_id: str
+    work_done_token: str | int | None
+
+
 class Connection:
-    """State of one connection, hashable by identity. ``clients()`` counts the connections of the daemon."""
+    """State of one connection, hashable by identity. ``clients()`` counts the connections of the daemon.
+
+    ``trusted``: whether tools may run here. An editor that knows of trust says so; one that says nothing is taken to
+    trust, because a tool only ever runs when its user asks for it by name.
+    """
 
     def __init__(self, registry: Registry, protocol: Any, clients: Callable[[], int]) -> None:
         self.registry = registry
@@ -35,9 +48,10 @@ class Connection:
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
         self.process_id: int | None = None
+        self.trusted = True
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
-        self._jobs: dict[Job, str | int | None] = {}
+        self._jobs: dict[Job, Held] = {}
         self._turns: set[asyncio.Task[Any]] = set()
 
     @property
@@ -60,8 +74,8 @@ class Connection:
         self.roots = roots
         self._root_of.clear()
 
-    def own(self, job: Job, work_done_token: str | int | None) -> None:
-        self._jobs[job] = work_done_token
+    def own(self, job: Job, job_id: str, work_done_token: str | int | None) -> None:
+        self._jobs[job] = Held(job_id, work_done_token)
 
     def disown(self, job: Job) -> None:
         self._jobs.pop(job, None)
@@ -69,8 +83,15 @@ class Connection:
     def cancel_by_token(self, token: str | int) -> None:
         """The user pressed cancel on a progress of ours."""
         for job, held in self._jobs.items():
-            if held == token:
+            if held.work_done_token == token:
                 job.cancel()
+
+    def cancel_jobs(self, job_id: str | None) -> list[str]:
+        """Cancel the job of that id, or all; returns the ids of those that ran."""
+        found = [job for job, held in self._jobs.items() if job_id in (None, held.job_id) and not job.cancelled]
+        for job in found:
+            job.cancel()
+        return [self._jobs[job].job_id for job in found]
 
     async def see_through(self, turn: asyncio.Task[T], job: Job) -> T:
         """Await ``turn``. Cancelled, cancel ``job``, wait until the turn has been recorded, and raise.

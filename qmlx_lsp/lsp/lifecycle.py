@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from lsprotocol import types
-from pygls.exceptions import JsonRpcException
 
+from qmlx_lsp.lsp.actions import KINDS_OFFERED
 from qmlx_lsp.lsp.commands import COMMANDS
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import choose_encoding, folder_path, roots_from
 from qmlx_lsp.lsp.methods import DID_CHANGE_STATUS, EXPERIMENTAL
+from qmlx_lsp.lsp.stream import create_progress
 from qmlx_lsp.session.loading import Phase, Progress
 
-# How often a client's process is looked at, and how long an editor may take to create a progress.
+# How often a client's process is looked at.
 PARENT_POLL_S = 2.0
-CREATE_PROGRESS_S = 2.0
 KINDS = {Phase.FAILED: "Error"}
 
 
@@ -30,12 +30,25 @@ def initialize(connection: Connection, params: types.InitializeParams) -> None:
     connection.encoding = choose_encoding(params.capabilities)
     connection.set_roots(roots_from(params))
     connection.process_id = params.process_id
+    trust(connection, params.initialization_options)
+
+
+def trust(connection: Connection, options: Any) -> None:
+    """Take what ``options`` say about trust: ``trusted`` or ``qmlx.trusted``. Whatever is said and is not true means
+    untrusted; when nothing is said, nothing changes."""
+    given = options if isinstance(options, Mapping) else {}
+    ours = given.get("qmlx")
+    said = [place.get("trusted") for place in (given, ours) if isinstance(place, Mapping)]
+    said = [value for value in said if value is not None]
+    if said:
+        connection.trusted = all(value is True for value in said)
 
 
 def complete(connection: Connection, capabilities: types.ServerCapabilities) -> None:
     """What pygls cannot know: our encoding is the connection's, our commands, and our own methods."""
     capabilities.position_encoding = types.PositionEncodingKind(connection.encoding.value)
     capabilities.execute_command_provider = types.ExecuteCommandOptions(commands=list(COMMANDS))
+    capabilities.code_action_provider = types.CodeActionOptions(code_action_kinds=list(KINDS_OFFERED))
     capabilities.experimental = {"qmlx": EXPERIMENTAL}
 
 
@@ -61,7 +74,7 @@ async def show_loading(connection: Connection) -> None:
     loader = connection.registry.loader
     changes: asyncio.Queue[Progress] = asyncio.Queue()
     stop = loader.listen(changes.put_nowait)
-    token = await _create_progress(connection)
+    token = await create_progress(connection)
     begun = False
     try:
         progress = loader.progress
@@ -77,21 +90,6 @@ async def show_loading(connection: Connection) -> None:
         stop()
         if begun and token is not None and loader.progress.phase is Phase.LOADING:
             _notify(connection, token, types.WorkDoneProgressEnd())
-
-
-async def _create_progress(connection: Connection) -> str | None:
-    """A token of ours that the editor has accepted, or None: not every client answers."""
-    if not connection.shows_progress:
-        return None
-    token = f"qmlx-{uuid.uuid4()}"
-    request = connection.protocol.send_request_async(
-        types.WINDOW_WORK_DONE_PROGRESS_CREATE, types.WorkDoneProgressCreateParams(token=token)
-    )
-    try:
-        await asyncio.wait_for(request, CREATE_PROGRESS_S)
-    except (TimeoutError, JsonRpcException):  # no answer, or an error as the answer
-        return None
-    return token
 
 
 def _report(connection: Connection, token: str, progress: Progress, *, begun: bool) -> None:

@@ -6,7 +6,7 @@ The names are fixed: editors' packages and scripts rely on them (DESIGN 11).
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,14 @@ CONVERSATION = "qmlx/conversation"
 STATUS = "qmlx/status"
 CONTEXT = "qmlx/context"
 DID_FOCUS = "qmlx/didFocus"
+TOOL_RESULT = "qmlx/toolResult"
 STREAM = "qmlx/stream"
 DID_CHANGE_STATUS = "qmlx/didChangeStatus"
 
 # What capabilities.experimental.qmlx says we have.
 EXPERIMENTAL = {
-    "ask": True, "conversation": True, "status": True, "context": True, "stream": True, "didChangeStatus": True,
-    "didFocus": True,
+    "ask": True, "conversation": True, "status": True, "context": True, "toolResult": True, "stream": True,
+    "didChangeStatus": True, "didFocus": True,
 }  # fmt: skip
 
 
@@ -82,6 +83,61 @@ def focused(params: Any) -> str | None:
     document = params.get("textDocument") if isinstance(params, Mapping) else None
     uri = document.get("uri") if isinstance(document, Mapping) else None
     return uri if isinstance(uri, str) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResultParams:
+    """Parameters of ``qmlx/toolResult``; ``command`` is "" where none was given."""
+
+    root: str | None
+    name: str
+    command: str
+    exit_code: int | None
+    output: str
+
+
+def tool_result_params(params: Any) -> ToolResultParams:
+    """Check and unpack. Raises QuestionError naming the field."""
+    given = _mapping(params, f"The parameters of {TOOL_RESULT}")
+    name, output = _field(given, "name", str, "name"), _field(given, "output", str, "output")
+    if name is None or not name.strip():
+        raise QuestionError("name is missing: say which tool the result is from.")
+    if output is None:
+        raise QuestionError('output is missing: give what the tool has printed, "" for nothing.')
+    command, exit_code = _field(given, "command", str, "command"), _field(given, "exitCode", int, "exitCode")
+    return ToolResultParams(_field(given, "root", str, "root"), name, command or "", exit_code, output)
+
+
+@dataclass(frozen=True, slots=True)
+class RunToolParams:
+    """What ``qmlx.runTool`` is to run, and where: ``root`` is a root, ``place`` a root or something below one."""
+
+    name: str | None = None
+    root: str | None = None
+    place: str | None = None
+    work_done_token: str | int | None = None
+
+
+def run_tool_params(arguments: Sequence[Any]) -> RunToolParams:
+    """Check and unpack: nothing, an object, or one or two texts. Raises QuestionError."""
+    first = arguments[0] if arguments else None
+    if isinstance(first, Mapping) and len(arguments) == 1:
+        name, root = _field(first, "name", str, "name"), _field(first, "root", str, "root")
+        return RunToolParams(name, root, None, _token(first, "workDoneToken"))
+    if len(arguments) > 2 or not all(isinstance(argument, str) for argument in arguments):
+        shown = reprlib.repr(list(arguments))
+        raise QuestionError(f"{shown} is no tool: give its name, its name and a path, or {{name, root}}.")
+    return RunToolParams(first, None, arguments[1] if len(arguments) == 2 else None)
+
+
+def cancel_params(arguments: Sequence[Any]) -> str | None:
+    """The job that ``qmlx.cancel`` means, None for all: nothing, an id, or ``{jobId}``. Raises QuestionError."""
+    given = arguments[0] if arguments else None
+    if isinstance(given, Mapping):
+        given = given.get("jobId")
+    if len(arguments) > 1 or not (given is None or isinstance(given, str)):
+        raise QuestionError(f"{reprlib.repr(list(arguments))} is no job: give nothing, a jobId, or {{jobId}}.")
+    return given
 
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:

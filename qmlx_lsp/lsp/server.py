@@ -13,7 +13,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from qmlx_lsp import __version__
-from qmlx_lsp.lsp import ask, commands, documents, lifecycle, methods
+from qmlx_lsp.lsp import actions, ask, commands, documents, lifecycle, methods, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.protocol import QmlxProtocol, Reader, read_messages
 from qmlx_lsp.session.registry import Registry
@@ -84,6 +84,14 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     @server.feature(methods.CONTEXT)
     async def _context(params: Any) -> Any:
         return await ask.context(connection, params)
+
+    @server.feature(methods.TOOL_RESULT)
+    async def _tool_result(params: Any) -> Any:
+        return await tools.tool_result(connection, params)
+
+    @server.feature(types.TEXT_DOCUMENT_CODE_ACTION)
+    async def _code_action(params: types.CodeActionParams) -> Any:
+        return await actions.actions(connection, params)
 
     @server.feature(types.WORKSPACE_EXECUTE_COMMAND)
     async def _execute_command(params: Any) -> Any:

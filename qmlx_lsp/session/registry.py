@@ -24,8 +24,10 @@ from qmlx_lsp.session.idle import IdleWork
 from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.project import Project
+from qmlx_lsp.session.results import Results
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.sight import UNSAVED, relative
+from qmlx_lsp.session.tools import Tools
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
@@ -45,11 +47,13 @@ class Registry:
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
+        self.tools = Tools(services.settings.tools)
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
+        self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 
     # --- what editors are told ----------------------------------------------------------------------------------
 
@@ -123,6 +127,10 @@ class Registry:
             if not self._running:
                 self._at_rest.set()
                 self.idle.begin()
+
+    async def tell_result(self, root: Path, text: str) -> int:
+        """Append the block ``text`` to the conversation of ``root``; returns its tokens. Raises QmlxError."""
+        return await self._results.tell(root, text)
 
     def _check(self, ask: Ask) -> None:
         if not ask.text.strip():
@@ -228,17 +236,23 @@ class Registry:
 
     @property
     def busy(self) -> bool:
-        return bool(self._running or self._forgetting) or self.loader.progress.phase is Phase.LOADING
+        return (
+            bool(self._running or self._forgetting or self._results.busy)
+            or self.loader.progress.phase is Phase.LOADING
+        )
 
     async def stop(self, timeout_s: float) -> None:
         """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""
         self.loader.closing = True
+        ending = asyncio.create_task(self.tools.stop(timeout_s))  # while turns end
         for job in tuple(self._running):
             job.cancel()
         deadline = time.monotonic() + timeout_s
         if self._running:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._at_rest.wait(), timeout_s)
+        await ending
+        await self._results.settled(max(0.0, deadline - time.monotonic()))
         await self.idle.stop(max(0.0, deadline - time.monotonic()))
 
 

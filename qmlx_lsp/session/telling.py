@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.errors import QmlxError, QuestionError, ToolError
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.session.gather import Budget, Gathered, choose
 from qmlx_lsp.session.model import SYSTEM_TEXT
@@ -65,7 +65,7 @@ async def say_question(session: Session, ask: Ask) -> None:
             drafts = []
         return _drafted(transcript, drafts, gathered.told)
 
-    await _say(session, make)
+    await _say(session, make, _question_too_long)
     news.told()
 
 
@@ -73,11 +73,16 @@ async def say_result(session: Session, text: str) -> int:
     """Say what a tool has returned; returns its tokens. The caller holds ``session.lock``.
 
     Raises:
-        QuestionError: it has no room in any epoch.
+        ToolError: it has no room in any epoch.
         StoreError: the log cannot be written; nothing was recorded.
     """
     await session.catch_up()
-    return await _say(session, lambda transcript, _told: _drafted(transcript, [(Kind.CONTEXT, text, None)], {}))
+
+    def make(transcript: Transcript, _told: Mapping[str, str]) -> Drafted:
+        return _drafted(transcript, [(Kind.CONTEXT, text, None)], {})
+
+    await _say(session, make, _result_too_long)
+    return len(session.transcript.entries[-1].ids)
 
 
 async def say_ahead(session: Session) -> bool:
@@ -178,13 +183,15 @@ def _drafted(transcript: Transcript, drafts: Sequence[Draft], told: Told) -> Dra
 # --- saying --------------------------------------------------------------------------------------------------------
 
 
-async def _say(session: Session, make: Make) -> int:
-    """Say what ``make`` makes, in a new epoch if need be; returns its tokens, without a system entry's."""
+async def _say(session: Session, make: Make, too_long: Callable[[Session, int], QmlxError]) -> None:
+    """Say what ``make`` makes, in a new epoch if need be; ``too_long`` says that it has no room in any."""
     drafted = await asyncio.to_thread(make, session.transcript, session.told)
     if not _fits(session, session.transcript, drafted.entries):
-        drafted = await _begin_anew(session, make, drafted)
+        anew = await _begin_anew(session, make)
+        if anew is None:
+            raise too_long(session, sum(len(entry.ids) for entry in drafted.entries))
+        drafted = anew
     await _record(session, drafted)
-    return sum(len(entry.ids) for entry in drafted.entries if entry.kind is not Kind.SYSTEM)
 
 
 async def _record(session: Session, drafted: Drafted) -> None:
@@ -198,12 +205,10 @@ async def _record(session: Session, drafted: Drafted) -> None:
             session.told[path] = text
 
 
-async def _begin_anew(session: Session, make: Make, drafted: Drafted) -> Drafted:
-    """Step into a new epoch, for ``drafted`` does not fit into this one; returns what there is to say there."""
+async def _begin_anew(session: Session, make: Make) -> Drafted | None:
+    """Step into a new epoch; returns what there is to say there, None if it would not fit there either."""
     limit = session.context_tokens
-    if not session.transcript.entries:
-        raise _too_long(session, drafted)
-    for begin in forced(session):
+    for begin in forced(session) if session.transcript.entries else ():
         ahead = await asyncio.to_thread(begin)
         drafted = await asyncio.to_thread(partial(make, ahead.transcript, ahead.told))
         if _fits(session, ahead.transcript, drafted.entries):
@@ -215,13 +220,19 @@ async def _begin_anew(session: Session, make: Make, drafted: Drafted) -> Drafted
             )
             session.services.notice(EPOCH, None)  # it is over, and the next time it is said again
             return drafted
-    raise _too_long(session, drafted)
+    return None
 
 
-def _too_long(session: Session, drafted: Drafted) -> QuestionError:
+def _result_too_long(session: Session, tokens: int) -> QmlxError:
+    return ToolError(
+        f"The result has {tokens:,} tokens, too many for the {session.context_tokens:,} that are read at most: lower "
+        "tools.output_kb."
+    )
+
+
+def _question_too_long(session: Session, tokens: int) -> QmlxError:
     name, limit = session.model.info.name, session.context_tokens
     reads = f"{name} reads" if limit == session.model.info.context_tokens else f"{name} may read here"
-    tokens = sum(len(entry.ids) for entry in drafted.entries)
     return QuestionError(
         f"The question with its files has {tokens:,} tokens; {reads} {limit:,}: ask about a smaller part."
     )

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from qmlx_lsp.workspace.diff import carried, unified
+from qmlx_lsp.workspace.fence import fenced
 from qmlx_lsp.workspace.parts import Range, merged, missing
 from qmlx_lsp.workspace.positions import LineIndex, to_lf
 
@@ -31,7 +32,6 @@ STALE = "\0changed"
 """Remembered of a file that has changed more than could be told: the model knows no more than that."""
 
 _PART = "\0part "
-_BACKTICKS = re.compile(r"`{3,}")
 # Control characters, the Unicode line separators and undecodable bytes are legal in a file's name.
 _UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LANGUAGES = {
@@ -124,7 +124,7 @@ def tell(
     diff = "" if before == after else unified(before, after)
     if len(diff) > limits.max_diff_share * len(after):
         return _first(path, current, parts, " (new text)")
-    change = f"Change in {_shown(path)}:\n{_fenced(diff, 'diff')}" if diff else ""
+    change = f"Change in {_shown(path)}:\n{fenced(diff, 'diff')}" if diff else ""
     if seen.parts is None:
         return Telling(path, "diff", change, current) if diff else None
     known = carried(before, after, seen.parts)
@@ -140,7 +140,7 @@ def _first(path: str, current: str, parts: Sequence[Range] | None, what: str) ->
     after = _as_seen(current)
     if parts is not None:
         return Telling(path, "part", _parts(path, after, parts, what), _partly(current, merged(parts)))
-    return Telling(path, "whole", f"File {_shown(path)}{what}:\n{_fenced(after, _language(path))}", current)
+    return Telling(path, "whole", f"File {_shown(path)}{what}:\n{fenced(after, _language(path))}", current)
 
 
 def _partly(text: str, parts: Sequence[Range]) -> str:
@@ -177,7 +177,7 @@ def mention(path: str, text: str, start_line: int, end_line: int) -> str:
     index = LineIndex(seen)
     first, last = (min(max(line, 1), index.line_count) for line in sorted((start_line, end_line)))
     lines = seen[index.line_start(first - 1) : index.line_range(last - 1)[1]]
-    return f"Lines {first}-{last} of {_shown(path)}:\n{_fenced(lines, _language(path))}"
+    return f"Lines {first}-{last} of {_shown(path)}:\n{fenced(lines, _language(path))}"
 
 
 def _parts(path: str, seen: str, parts: Sequence[Range], what: str = "") -> str:
@@ -193,7 +193,7 @@ def _parts(path: str, seen: str, parts: Sequence[Range], what: str = "") -> str:
         pieces.append(text if text.endswith("\n") else f"{text}\n")
         shown_to = last
     lines = ", ".join(f"{first}-{last}" for first, last in parts)
-    return f"Lines {lines} of {_shown(path)}, which has {total:,}{what}:\n{_fenced(''.join(pieces), _language(path))}"
+    return f"Lines {lines} of {_shown(path)}, which has {total:,}{what}:\n{fenced(''.join(pieces), _language(path))}"
 
 
 def _utf8_size(text: str, limit: int) -> int | None:
@@ -218,12 +218,6 @@ def _shown(path: str) -> str:
 def _language(path: str) -> str:
     suffix = posixpath.splitext(path)[1][1:].lower()
     return _LANGUAGES.get(suffix, suffix) if _WORD.fullmatch(suffix) else ""
-
-
-def _fenced(text: str, language: str) -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
-    end = "" if not text or text.endswith("\n") else "\n"
-    return f"{fence}{language}\n{text}{end}{fence}\n"
 
 
 def _amount(size: int) -> str:

@@ -1,4 +1,4 @@
-"""``qmlx-lsp context`` beside real editors: what is known, what is pending, what is private; and the text that is held."""
+"""``qmlx-lsp context`` beside real editors: what is known, pending and private; and the text that is held."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows(out: str) -> dict[str, Any]:
 @pytest.fixture
 async def h() -> AsyncIterator[Home]:
     async with home() as made:
-        made.environ["QMLX_ENABLED"] = "false"  # what is pending stays so until it is asked about
+        made.environ["QMLX_READ_AHEAD"] = "false"  # what is pending stays so until it is asked about
         yield made
 
 

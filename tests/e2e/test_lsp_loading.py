@@ -52,7 +52,7 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
         expected = next(value for name, value in ENCODINGS.items() if client.startswith(name))
         assert capabilities["positionEncoding"] == expected
         assert capabilities["experimental"]["qmlx"] == {
-            "ask": True, "conversation": True, "status": True, "context": True, "stream": True,
+            "ask": True, "conversation": True, "status": True, "context": True, "toolResult": True, "stream": True,
             "didChangeStatus": True, "didFocus": True,
         }  # fmt: skip
         assert capabilities["textDocumentSync"]["change"] == 2
@@ -98,7 +98,7 @@ async def test_model_that_cannot_be_loaded_is_one_line_and_the_next_question_tri
 async def test_client_that_does_not_create_progress(
     tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmlx_lsp.lsp.lifecycle.CREATE_PROGRESS_S", 0.05)
+    monkeypatch.setattr("qmlx_lsp.lsp.stream.CREATE_PROGRESS_S", 0.05)
     SlowBackend.go.clear()
     async with bench(tmp_path, make=SlowBackend) as b:
         editor = InMemory(b.app, answers=False)

@@ -47,7 +47,7 @@ def reply_to(ids: list[int], *, hybrid: bool) -> str:
 
 async def rest(b: Bench, kind: str, after: int, asks: bool) -> None:
     """Time for work that nobody asked for; at a pass of it, somebody asks or the model fails."""
-    if not b.app.registry.rest._running():
+    if not b.app.registry.idle.epochs._running():
         return
     if not kind:
         await b.rest()

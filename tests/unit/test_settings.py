@@ -9,7 +9,7 @@ import pytest
 
 from qmlx_lsp.errors import PathError, SettingsError
 from qmlx_lsp.paths import Paths, find, project
-from qmlx_lsp.settings import Settings, env_name, load
+from qmlx_lsp.settings import Settings, Tools, env_name, load
 
 
 def write(folder: Path, text: str) -> Path:
@@ -53,6 +53,15 @@ def test_model_without_an_adapter(tmp_path: Path) -> None:
 def test_length_of_a_context_and_of_a_reply_have_names_of_their_own() -> None:
     settings = load(Path("none"), {"QMLX_CONTEXT_TOKENS": "9000", "QMLX_MAX_TOKENS": "7", "QMLX_EPOCH_SHARE": "0.5"})
     assert (settings.context.max_tokens, settings.model.max_tokens, settings.context.epoch_share) == (9000, 7, 0.5)
+
+
+def test_tools(tmp_path: Path) -> None:
+    file = write(tmp_path, "[tools]\nenabled = false\ntimeout_s = 5\n")
+    assert (load(file, {}).tools.enabled, load(file, {}).tools.timeout_s) == (False, 5.0)
+    environ = {
+        "QMLX_TOOLS": "1", "QMLX_TOOL_TIMEOUT_S": "7", "QMLX_TOOL_OUTPUT_KB": "9", "QMLX_TOOL_KILL_S": "0.5"
+    }  # fmt: skip
+    assert load(file, environ).tools == Tools(True, 7.0, 9, 0.5)
 
 
 def test_file_then_environment(tmp_path: Path) -> None:
