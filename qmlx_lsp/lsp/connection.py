@@ -36,7 +36,8 @@ class Connection:
     """State of one connection, hashable by identity. ``clients()`` counts the connections of the daemon.
 
     ``trusted``: whether tools may run here. An editor that knows of trust says so; one that says nothing is taken to
-    trust, because a tool only ever runs when its user asks for it by name.
+    trust, because a tool only ever runs when its user asks for it by name. ``exclude``: patterns of what its user
+    wants left out.
     """
 
     def __init__(self, registry: Registry, protocol: Any, clients: Callable[[], int]) -> None:
@@ -49,6 +50,7 @@ class Connection:
         self.capabilities: types.ClientCapabilities | None = None
         self.process_id: int | None = None
         self.trusted = True
+        self.exclude: list[str] = []
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}

@@ -6,6 +6,7 @@ Invariant: what any client wants excluded is excluded for all of them: there is 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,17 @@ class Project:
         self.root = root
         self._exclude = tuple(exclude)
         self._of_clients: dict[Hashable, tuple[str, ...]] = {}
+        self._asked: set[asyncio.Future[None]] = set()
+
+    def wait_for(self, settings: asyncio.Future[None]) -> None:
+        """A client has been asked for its settings, which may say what is private."""
+        self._asked.add(settings)
+        settings.add_done_callback(self._asked.discard)
+
+    async def configured(self) -> None:
+        """Until every client that was asked has answered, or has taken too long."""
+        while self._asked:
+            await asyncio.wait(set(self._asked))
 
     def exclude(self, client: Hashable, patterns: Sequence[str]) -> None:
         """What ``client`` wants excluded from now on, in place of what it wanted before."""

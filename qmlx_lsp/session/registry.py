@@ -151,6 +151,7 @@ class Registry:
             ModelError: the model cannot be loaded.
             StoreError: the conversation log cannot be read.
         """
+        await self.project(root).configured()
         model = await self.loader.ready()
         if model.info.not_persisted is not None and self.services.store is not None:
             why = f"{model.info.name} starts cold after every restart: {model.info.not_persisted}"
