@@ -36,7 +36,7 @@ def _number(default: Any, low: float, high: float, about: str) -> Any:
     return field(default=default, metadata={"limit": Limit(low, high), "about": about})
 
 
-def _choice(default: int, allowed: tuple[int, ...], about: str) -> Any:
+def _choice(default: Any, allowed: tuple[Any, ...], about: str) -> Any:
     return field(default=default, metadata={"allowed": allowed, "about": about})
 
 
@@ -114,6 +114,19 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    mode: str = _choice(
+        "auto",
+        ("auto", "poll", "off"),
+        "how changes on disk are noticed: by the system's events, by looking, not at all",
+    )
+    max_files: int = _number(200_000, 1, 10_000_000, "files of a project at most; with more, the disk is not watched")
+    poll_s: float = _number(5.0, 0.1, 86_400.0, "seconds between two looks where there are no events, at least")
+    step_ms: int = _number(200, 10, 10_000, "milliseconds of events that are taken together")
+    burst_files: int = _number(50, 1, 1_000_000, "files; more that change between two turns are told as one summary")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings; the names of the sections and keys are those of ``config.toml``."""
 
@@ -124,6 +137,7 @@ class Settings:
     engine: Engine = Engine()
     context: Context = Context()
     stream: Stream = Stream()
+    watch: Watch = Watch()
 
 
 def load(config_file: Path, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -158,7 +172,14 @@ def env_name(section: str, key: str) -> str:
 
 
 # ``QMLX_NAME`` would say nothing, and ``QMLX_MAX_TOKENS`` is the length of a reply.
-_ENV_NAMES = {("model", "name"): "QMLX_MODEL", ("context", "max_tokens"): "QMLX_CONTEXT_TOKENS"}
+_ENV_NAMES = {
+    ("model", "name"): "QMLX_MODEL",
+    ("context", "max_tokens"): "QMLX_CONTEXT_TOKENS",
+    ("watch", "mode"): "QMLX_WATCH",
+    ("watch", "max_files"): "QMLX_WATCH_MAX_FILES",
+    ("watch", "poll_s"): "QMLX_WATCH_POLL_S",
+    ("watch", "step_ms"): "QMLX_WATCH_STEP_MS",
+}
 _SECTIONS = {f.name: f for f in fields(Settings)}
 
 

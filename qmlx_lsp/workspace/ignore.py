@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import translate
+from functools import lru_cache
 
 from qmlx_lsp.workspace.patterns import Patterns, parse, parse_lines
 
@@ -38,6 +40,7 @@ UNTOLD_FOLDERS = frozenset({
 """Names of folders full of what nobody wrote here."""
 
 _INFO = ".git/info/exclude"
+_NOTHING = parse("")
 
 
 def _one_of(names: Sequence[str]) -> re.Pattern[str]:
@@ -49,9 +52,39 @@ _SECRET, _OPEN = _one_of(SECRET_NAMES), _one_of(OPEN_NAMES)
 _BACKUP = re.compile(r"(?:~|\.(?:bak|old|orig|save|sw[a-p]|tmp))+\Z", re.IGNORECASE)
 
 
+@lru_cache(maxsize=4096)  # the same names are in many folders
 def _is_secret(name: str) -> bool:
     name = _BACKUP.sub("", name)
     return bool(_SECRET.match(name) and not _OPEN.match(name))
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The rules for what lies directly in one folder, gathered once so that a scan asks little per name.
+
+    Invariant: ``reason`` says of a name what ``Ignore.excluded`` says of its path.
+    """
+
+    extra: tuple[Patterns, str]
+    layers: Sequence[tuple[str, Sequence[tuple[Patterns, str]]]]
+    """In the order of precedence: the rules' name, and each file's patterns with the folder's path relative to the
+    file's own folder (empty, or with a slash at its end), the deepest first."""
+
+    def reason(self, name: str, *, folder: bool) -> str | None:
+        """Why ``name`` must not be read or told, as ``Ignore.excluded`` says it; ``None`` if it may be."""
+        if _is_secret(name):
+            return "secret"
+        if folder and name in UNTOLD_FOLDERS:
+            return "folder"
+        patterns, prefix = self.extra
+        if patterns.patterns and patterns.verdict(prefix + name, folder=folder):
+            return "exclude"
+        for rules, files in self.layers:
+            for patterns, prefix in files:
+                verdict = patterns.verdict(prefix + name, folder=folder)
+                if verdict is not None and (verdict or rules != _INFO):
+                    return rules if verdict else None
+        return None
 
 
 class Ignore:
@@ -95,6 +128,31 @@ class Ignore:
                 return reason
         return self._folder(tidy) if path.endswith("/") else self._decide(tidy, folder=False)
 
+    def inside(self, folder: str, names: Container[str]) -> Inside:
+        """The rules for what lies in ``folder`` (relative, no slash at its end, ``""`` is the root), which is not
+        excluded itself. ``names`` is what it holds, in lower case: an ignore file that is not there is not looked
+        for."""
+        here = posixpath.join(self._root, folder) if folder else self._root
+        repository = self._find_repository()
+        layers = []
+        for rules, top in ((".qmlxignore", self._root), (".gitignore", repository or self._root)):
+            files = []
+            for base in _upwards(here, top):
+                file = posixpath.join(base, rules)
+                if base == here and rules not in names:
+                    self._specs.setdefault(file, _NOTHING)
+                files.append((file, base))
+            layers.append((rules, files))
+        if repository:
+            layers.append((_INFO, [(posixpath.join(repository, _INFO), repository)]))
+        found = [(rules, self._known(files, here)) for rules, files in layers]
+        return Inside((self._extra, _below("", folder)), [(rules, files) for rules, files in found if files])
+
+    def _known(self, files: Sequence[tuple[str, str]], here: str) -> list[tuple[Patterns, str]]:
+        """The files that have patterns, with the path of ``here`` relative to each."""
+        read = ((self._patterns(file), _below(base, here)) for file, base in files)
+        return [(patterns, prefix) for patterns, prefix in read if patterns.patterns]
+
     def _folder(self, path: str) -> str | None:
         if path not in self._folders:
             self._folders[path] = self._decide(path, folder=True)
@@ -127,9 +185,12 @@ class Ignore:
         return None
 
     def _verdict(self, file: str, base: str, path: str, *, folder: bool) -> bool | None:
+        return self._patterns(file).verdict(path[len(base) :].lstrip("/"), folder=folder)
+
+    def _patterns(self, file: str) -> Patterns:
         if file not in self._specs:
             self._specs[file] = parse(self._read(file) or "")
-        return self._specs[file].verdict(path[len(base) :].lstrip("/"), folder=folder)
+        return self._specs[file]
 
     def _find_repository(self) -> str | None:
         """The folder at or above the root that git works from; its ignore files hold for the root as well."""
@@ -140,6 +201,12 @@ class Ignore:
             found = (top for top in tops if any(self._read(posixpath.join(top, sign)) for sign in signs))
             self._repository = next(found, "")
         return self._repository or None
+
+
+def _below(base: str, folder: str) -> str:
+    """``folder`` relative to ``base``, with a slash at its end, or empty."""
+    rest = folder[len(base) :].strip("/")
+    return f"{rest}/" if rest else ""
 
 
 def _upwards(folder: str, top: str) -> Iterator[str]:

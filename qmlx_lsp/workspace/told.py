@@ -19,12 +19,11 @@ from typing import Literal
 
 from qmlx_lsp.workspace.diff import unified
 from qmlx_lsp.workspace.positions import LineIndex, to_lf
+from qmlx_lsp.workspace.shown import shown as _shown
 
 Form = Literal["whole", "diff", "gone", "named"]
 
 _BACKTICKS = re.compile(r"`{3,}")
-# Control characters, the Unicode line separators and undecodable bytes are legal in a file's name.
-_UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LANGUAGES = {
     "bash": "sh", "cc": "cpp", "cjs": "javascript", "cs": "csharp", "cxx": "cpp", "ex": "elixir", "exs": "elixir",
     "hpp": "cpp", "hs": "haskell", "htm": "html", "js": "javascript", "kt": "kotlin", "kts": "kotlin", "m": "objc",
@@ -120,10 +119,6 @@ def _utf8_size(text: str, limit: int) -> int | None:
 
 def _as_seen(text: str) -> str:
     return to_lf(text.removeprefix("\ufeff"))
-
-
-def _shown(path: str) -> str:
-    return _UNSHOWABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", path)
 
 
 def _language(path: str) -> str:

@@ -1,0 +1,122 @@
+"""A large burst of changes on disk (a branch switch, a generator) as one short text for the model.
+
+It names files where few have changed and counts them by folder where many have: as long as there are lines, the
+folder or file with the most changes gets one of its own, taken from the line it was counted in. Pure, and the same for
+the same changes.
+
+Invariant: the text has at most ``limit_lines`` lines and ``limit_chars`` characters, begins with no whitespace and
+ends with exactly one line break. Every changed file is counted in exactly one line.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from qmlx_lsp.workspace.changes import Changes
+from qmlx_lsp.workspace.shown import shown
+
+LINES_MIN, CHARS_MIN = 4, 400  # what a summary needs in any case
+BECAUSE_MAX = 200  # characters of a reason
+
+_WORDS = ("changed", "new", "deleted")
+
+
+@dataclass(slots=True)
+class _Folder:
+    """``files`` by name with what happened to them; ``count`` is of all files at or below."""
+
+    count: int = 0
+    files: dict[str, str] = field(default_factory=dict)
+    folders: dict[str, _Folder] = field(default_factory=dict)
+
+
+def summary(changes: Changes, limit_lines: int = 40, limit_chars: int = 4_000, because: str = "") -> str:
+    """What has changed, by folder. ``because`` is a sentence that comes first, as "The branch is now main."."""
+    assert limit_lines >= LINES_MIN
+    assert limit_chars >= CHARS_MIN
+    sets = (changes.changed, changes.added, changes.removed)
+    counts = [f"{len(paths):,} {word}" for paths, word in zip(sets, _WORDS, strict=True) if paths]
+    head = [shown(because).strip()[:BECAUSE_MAX]] if because.strip() else []
+    head.append(f"On disk {_files(len(changes))} changed ({', '.join(counts)}){':' if changes else ''}")
+    if not changes:
+        head[-1] = "On disk nothing changed."
+    places = _opened(_tree(dict(zip(_WORDS, sets, strict=True))), limit_lines - len(head)) if changes else []
+    left = limit_chars - sum(len(line) + 1 for line in head)
+    return "\n".join([*head, *_fitting(places, limit_lines - len(head), left)]) + "\n"
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file{'' if count == 1 else 's'}"
+
+
+def _tree(sets: Mapping[str, Iterable[str]]) -> _Folder:
+    top = _Folder()
+    for word, paths in sets.items():
+        for path in paths:
+            *folders, name = path.split("/")
+            here = top
+            here.count += 1
+            for part in folders:
+                here = here.folders.setdefault(part, _Folder())
+                here.count += 1
+            here.files[name] = word
+    return top
+
+
+def _opened(top: _Folder, lines: int) -> list[tuple[int, str, str]]:
+    """At most ``lines`` places as (count, path, what to say), the largest first."""
+    left = {"": top.count}  # of every folder with a line of its own, what is counted in that line
+    opened: set[str] = set()
+    files: list[tuple[int, str, str]] = []
+    used = 1
+    waiting = _children("", top)
+    heapq.heapify(waiting)
+    while waiting:
+        negative, path, parent, child = heapq.heappop(waiting)
+        count = -negative
+        if left[parent] > count and used == lines:
+            continue
+        left[parent] -= count
+        used += left[parent] > 0
+        opened.add(parent)
+        if isinstance(child, str):
+            files.append((1, path, child))
+            continue
+        left[path] = count
+        for place in _children(path, child):
+            heapq.heappush(waiting, place)
+    elsewhere = {path: f"elsewhere in {path}" if path else "elsewhere" for path in opened}
+    folders = [(count, elsewhere.get(path, path), _files(count)) for path, count in left.items() if count]
+    return sorted(folders + files, key=lambda place: (-place[0], place[1]))
+
+
+def _children(path: str, folder: _Folder) -> list[tuple[int, str, str, _Folder | str]]:
+    """As heap entries: the count, negative, the path, the parent's path, and the folder or what happened to the file.
+    Paths differ, so that nothing behind them is ever compared."""
+    below: list[tuple[int, str, str, _Folder | str]] = []
+    below += [(-inner.count, f"{path}{name}/", path, inner) for name, inner in folder.folders.items()]
+    below += [(-1, path + name, path, word) for name, word in folder.files.items()]
+    return below
+
+
+def _fitting(places: list[tuple[int, str, str]], lines: int, chars: int) -> list[str]:
+    """As many lines as there is room for; what is left over is counted in the last one."""
+    texts = [f"- {shown(path)}: {what}" for _, path, what in places]
+    if len(texts) <= lines and sum(len(text) + 1 for text in texts) <= chars:
+        return texts
+    rest = sum(count for count, _, _ in places)
+    kept: list[str] = []
+    room = chars - len(_more(len(places), rest)) - 1
+    for text, (count, _, _) in zip(texts, places, strict=True):
+        if len(kept) == lines - 1 or len(text) + 1 > room:
+            break
+        kept.append(text)
+        room -= len(text) + 1
+        rest -= count
+    return [*kept, _more(len(places) - len(kept), rest)]
+
+
+def _more(places: int, files: int) -> str:
+    return f"- {places:,} more place{'' if places == 1 else 's'}: {_files(files)}"
