@@ -1,8 +1,8 @@
 """A large burst of changes on disk (a branch switch, a generator) as one short text for the model.
 
 It names files where few have changed and counts them by folder where many have: as long as there are lines, the
-folder or file with the most changes gets one of its own, taken from the line it was counted in. Pure, and the same for
-the same changes.
+folder or file with the most changes gets one of its own, taken from the line that it was counted in. Pure, and the
+same for the same changes.
 
 Invariant: the text has at most ``limit_lines`` lines and ``limit_chars`` characters, begins with no whitespace and
 ends with exactly one line break. Every changed file is counted in exactly one line.
@@ -38,7 +38,7 @@ def summary(changes: Changes, limit_lines: int = 40, limit_chars: int = 4_000, b
     assert limit_chars >= CHARS_MIN
     sets = (changes.changed, changes.added, changes.removed)
     counts = [f"{len(paths):,} {word}" for paths, word in zip(sets, _WORDS, strict=True) if paths]
-    head = [shown(because).strip()[:BECAUSE_MAX]] if because.strip() else []
+    head = [shown(because.strip())[:BECAUSE_MAX].strip()] if because.strip() else []
     head.append(f"On disk {_files(len(changes))} changed ({', '.join(counts)}){':' if changes else ''}")
     if not changes:
         head[-1] = "On disk nothing changed."
