@@ -1,6 +1,6 @@
 """Looking through a project's folders: which files there are, and which are none of our business. No contents.
 
-Blocking, for a thread of its own, and made to give way: between two folders the thread lets go of the interpreter.
+Blocking, for a thread of its own. It gives way by itself: the interpreter is let go of at every look at an entry.
 
 Invariant: an excluded folder is not entered, a symbolic link is not followed. What is no ordinary file is not there.
 Invariant: a folder that cannot be looked at for a passing reason (too many open files, a network that is down) is
@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from pathlib import Path
 from qmlx_lsp.errors import QmlxError
 from qmlx_lsp.workspace.changes import in_flight
 from qmlx_lsp.workspace.ignore import Ignore
-from qmlx_lsp.workspace.index import Seen
+from qmlx_lsp.workspace.index import Seen, pack
 
 EXCLUDED_MAX = 1_000  # excluded paths that are kept for showing
 _GONE = {errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
@@ -49,11 +48,6 @@ class Excluded:
         self.paths = {path: why for path, why in self.paths.items() if folder and not path.startswith(f"{folder}/")}
 
 
-def give_way() -> None:
-    """Let go of the interpreter for a moment."""
-    time.sleep(0)
-
-
 class Scanner:
     """``root`` is a real path. ``ignore`` belongs to the thread that scans."""
 
@@ -63,13 +57,11 @@ class Scanner:
         ignore: Ignore,
         max_files: int,
         stopped: Callable[[], bool] = lambda: False,
-        pause: Callable[[], None] = give_way,
     ) -> None:
         self._root = os.fspath(root)
         self._ignore = ignore
         self._max_files = max_files
         self._stopped = stopped
-        self._pause = pause
         self.excluded = Excluded()
 
     def scan(self, top: str = "", already: int = 0) -> Iterator[tuple[str, dict[str, bytes] | None]]:
@@ -102,7 +94,6 @@ class Scanner:
                 )
             waiting += below
             yield folder, files
-            self._pause()
 
     def _look(self, folder: str) -> tuple[dict[str, bytes], list[str]]:
         """The files and the subfolders of one folder."""
@@ -123,14 +114,11 @@ class Scanner:
                 elif is_folder:
                     below.append(prefix + name)
                 else:
-                    files[name] = seen_of(entry.stat(follow_symlinks=False)).pack()
+                    about = entry.stat(follow_symlinks=False)
+                    files[name] = pack(about.st_size, about.st_mtime_ns, about.st_ino)
             except OSError:
                 continue  # it went while we looked
         return files, below
-
-
-def seen_of(about: os.stat_result) -> Seen:
-    return Seen(about.st_size, about.st_mtime_ns, about.st_ino)
 
 
 def kind_of(path: str) -> tuple[str, Seen | None]:
@@ -140,7 +128,7 @@ def kind_of(path: str) -> tuple[str, Seen | None]:
     except OSError as error:
         return ("gone" if error.errno in _GONE else "unknown"), None
     if stat.S_ISREG(about.st_mode):
-        return "file", seen_of(about)
+        return "file", Seen(about.st_size, about.st_mtime_ns, about.st_ino)
     return ("folder" if stat.S_ISDIR(about.st_mode) else "other"), None
 
 

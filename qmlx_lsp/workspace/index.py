@@ -12,7 +12,7 @@ by its successor in one step and never changed in place.
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from qmlx_lsp.workspace.changes import NOTHING, Changes
@@ -31,13 +31,20 @@ class Seen(NamedTuple):
     inode: int
 
     def pack(self) -> bytes:
-        """24 bytes; a clock beyond what fits counts as the last moment that does."""
-        when = max(-_MAX_I64, min(self.mtime_ns, _MAX_I64))
-        return _PACKED.pack(min(self.size, _MAX_U64), when, self.inode & _MAX_U64)
+        return pack(self.size, self.mtime_ns, self.inode)
 
     @classmethod
     def unpack(cls, packed: bytes) -> Seen:
         return cls(*_PACKED.unpack(packed))
+
+
+def pack(size: int, mtime_ns: int, inode: int) -> bytes:
+    """24 bytes; a clock or a number beyond what fits counts as the last one that does."""
+    try:
+        return _PACKED.pack(size, mtime_ns, inode)
+    except struct.error:
+        when = max(-_MAX_I64, min(mtime_ns, _MAX_I64))
+        return _PACKED.pack(min(size, _MAX_U64), when, inode & _MAX_U64)
 
 
 class Index:
@@ -180,7 +187,7 @@ def _first(names: Mapping[str, bytes], count: int) -> list[str]:
     return [name for name, _ in zip(names, range(count), strict=False)]
 
 
-def merged(parts: Iterator[Changes]) -> Changes:
+def merged(parts: Iterable[Changes]) -> Changes:
     """The net effect of many changes to different folders, in one go."""
     added: set[str] = set()
     changed: set[str] = set()
@@ -190,3 +197,12 @@ def merged(parts: Iterator[Changes]) -> Changes:
         changed |= part.changed
         removed |= part.removed
     return Changes(frozenset(added), frozenset(changed), frozenset(removed)) or NOTHING
+
+
+def outermost(folders: Iterable[str]) -> list[str]:
+    """The folders that lie in none of the others."""
+    found: list[str] = []
+    for folder in sorted(folders, key=lambda name: f"{name}/" if name else ""):
+        if not found or (found[-1] and not folder.startswith(f"{found[-1]}/")):
+            found.append(folder)
+    return found
