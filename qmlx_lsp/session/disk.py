@@ -78,6 +78,7 @@ class Disk:
         self._watched: set[str] = set()
         self._git: Path | None = None
         self._cost = 0.0  # seconds of a core that the last look at everything took
+        self._blinked = False  # watchers were made anew, and nothing was looked at since
         self._burst_since: float | None = None
         self._rescan_at = self._retry_at = self._opened_at = 0.0
 
@@ -101,24 +102,37 @@ class Disk:
         if self._settings.mode == "off":
             self._become("off", "watch.mode is off")
             return
-        self._everything()
+        try:
+            self._everything()
+        except TooManyFiles as error:
+            self._give_up(error)
 
     def step(self) -> Changes:
         """What has changed since the last step."""
         changes = NOTHING
-        if self.state == "watching":
-            try:
-                changes = self._happened(self._eyes.events())
-            except (OSError, RuntimeError) as error:
-                self._broken(error)
-        if self.state != "off" and self._clock() >= self._rescan_at and self._burst_since is None:
-            changes = changes.merge(self._everything())
+        try:
+            if self.state == "watching":
+                changes = self._events()
+            if self.state != "off" and self._clock() >= self._rescan_at and self._burst_since is None:
+                changes = changes.merge(self._everything())
+        except TooManyFiles as error:
+            self._give_up(error)
         return changes
 
     def close(self) -> None:
         self._eyes.close()
 
     # --- events -------------------------------------------------------------------------------------------------
+
+    def _events(self) -> Changes:
+        try:
+            events = self._eyes.events()
+        except (OSError, RuntimeError) as error:
+            self._broken(error)
+            return NOTHING
+        changes = self._happened(events)
+        self._scanner.check(len(self.index))
+        return changes
 
     def _happened(self, events: set[Event]) -> Changes:
         if self._recursive:
@@ -201,8 +215,8 @@ class Disk:
             elif now >= self._retry_at:
                 self._open()
         if self.state == "watching":
-            fresh = self._opened_at >= now  # what happened while the watchers were made is not known yet
-            self._rescan_at = now if fresh else now + max(VERIFY_S, VERIFY_SHARE * self._cost)
+            # What happened while watchers were made after the look is not known yet.
+            self._rescan_at = now if self._blinked else now + max(VERIFY_S, VERIFY_SHARE * self._cost)
         else:
             self._rescan_at = now + max(self._settings.poll_s, POLL_SHARE * self._cost)
         return changes
@@ -211,14 +225,7 @@ class Disk:
         """Look through folders; those that are new get watched and are looked through again."""
         changes = NOTHING
         for _ in range(SETTLE_MAX):
-            try:
-                changes = changes.merge(merged(self._scan(top) for top in tops))
-            except TooManyFiles as error:
-                self._become("off", str(error))
-                self._notice(str(error))
-                self._eyes.close()
-                self.index = Index()
-                return NOTHING
+            changes = changes.merge(merged([self._scan(top) for top in tops]))
             new = [folder for folder in self.index.folders() if folder not in self._watched]
             if self.state != "watching" or not new:
                 break
@@ -229,6 +236,7 @@ class Disk:
     def _scan(self, top: str) -> Changes:
         found: set[str] = set()
         parts = []
+        self._blinked = self._blinked and bool(top)
         for folder, files in self._scanner.scan(top, len(self.index) if top else 0):
             found.add(folder)
             if files is None:
@@ -266,6 +274,7 @@ class Disk:
             self._blind(error)
             return
         self._watched = set(folders)
+        self._blinked = True
         self._opened_at = self._clock()
         self._become("watching", "")
         self._notice(None)
@@ -298,6 +307,12 @@ class Disk:
         self._become("polling", remedy(error))
         self._retry_at = self._clock() + RETRY_S
         self._notice(f"Changes in {self._top} are looked for now and then, not noticed at once: {self.reason}.")
+
+    def _give_up(self, error: TooManyFiles) -> None:
+        self._eyes.close()
+        self.index = Index()
+        self._become("off", str(error))
+        self._notice(str(error))
 
     def _become(self, state: State, reason: str) -> None:
         self.state, self.reason = state, reason

@@ -87,13 +87,20 @@ class Scanner:
                     yield folder, None
                 continue
             count += len(files)
-            if count > self._max_files:
-                raise TooManyFiles(
-                    f"{self._root} has more than {self._max_files:,} files, so that only files in use are looked at: "
-                    "exclude folders in .qmlxignore or raise watch.max_files."
-                )
+            self.check(count)
             waiting += below
             yield folder, files
+
+    def check(self, count: int) -> None:
+        """
+        Raises:
+            TooManyFiles: a project of ``count`` files has too many.
+        """
+        if count > self._max_files:
+            raise TooManyFiles(
+                f"{self._root} has more than {self._max_files:,} files, so that only files in use are looked at: "
+                "exclude folders in .qmlxignore or raise watch.max_files."
+            )
 
     def _look(self, folder: str) -> tuple[dict[str, bytes], list[str]]:
         """The files and the subfolders of one folder."""
