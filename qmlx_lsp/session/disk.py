@@ -230,6 +230,8 @@ class Disk:
             if self.state != "watching" or not new:
                 break
             self._watch_also(new)
+            if self._blinked:
+                break  # the next step looks at everything
             tops = outermost(new)
         return changes
 
@@ -241,6 +243,8 @@ class Disk:
             found.add(folder)
             if files is None:
                 found.update(self.index.folders(folder))
+            elif self.state == "starting":
+                self.index.fill(folder, files)
             else:
                 parts.append(self.index.update(folder, files))
         if not top and top not in found:
@@ -275,7 +279,7 @@ class Disk:
             return
         self._watched = set(folders)
         self._blinked = True
-        self._opened_at = self._clock()
+        self._opened_at = self._rescan_at = self._clock()
         self._become("watching", "")
         self._notice(None)
 

@@ -126,8 +126,13 @@ class Index:
         old = self._folders.get(folder)
         if old is not None and old == files:
             return NOTHING
-        self._folders[self._name(folder)] = {self._name(name): packed for name, packed in files.items()}
+        self.fill(folder, files)
         return self._noted(folder, old or {}, files)
+
+    def fill(self, folder: str, files: Mapping[str, bytes]) -> None:
+        """The same when nobody wants to know what has changed; no file counts as gone."""
+        self._count += len(files) - len(self._folders.get(folder, _NO_FILES))
+        self._folders[self._name(folder)] = {self._name(name): packed for name, packed in files.items()}
 
     def put(self, path: str, seen: Seen) -> Changes:
         """One file is there."""
@@ -148,6 +153,7 @@ class Index:
         lost: list[str] = []
         for folder in [name for name in self.folders(top) if name not in found]:
             files = self._folders.pop(folder)
+            self._count -= len(files)
             lost += self._noted(folder, files, {}).removed
         return Changes(removed=frozenset(lost)) if lost else NOTHING
 
@@ -171,7 +177,6 @@ class Index:
             self._gone[prefix + name] = old[name]
         for path in _first(self._gone, len(self._gone) - GONE_MAX):
             del self._gone[path]
-        self._count += len(new) - len(old)
         changes = Changes(
             frozenset(prefix + name for name in new if name not in old),
             frozenset(prefix + name for name, packed in new.items() if name in old and old[name] != packed),
