@@ -1,8 +1,8 @@
 """A large burst of changes on disk (a branch switch, a generator) as one short text for the model.
 
 It names files where few have changed and counts them by folder where many have: as long as there are lines, the
-folder or file with the most changes gets one of its own, taken from the line that it was counted in. Pure, and the
-same for the same changes.
+folder with the most changes gets one of its own, taken from the line that it was counted in; then the files of a
+folder are named, all or none. Pure, and the same for the same changes.
 
 Invariant: the text has at most ``limit_lines`` lines and ``limit_chars`` characters, begins with no whitespace and
 ends with exactly one line break. Every changed file is counted in exactly one line.
@@ -75,30 +75,34 @@ def _opened(top: _Folder, lines: int) -> list[tuple[int, str, str]]:
     heapq.heapify(waiting)
     while waiting:
         negative, path, parent, child = heapq.heappop(waiting)
-        count = -negative
-        if left[parent] > count and used == lines:
+        names = sorted(child) if isinstance(child, dict) else []
+        count = len(names) or -negative
+        more = (len(names) or 1) - (left[parent] == count)
+        if used + more > lines:
             continue
         left[parent] -= count
-        used += left[parent] > 0
+        used += more
         opened.add(parent)
-        if isinstance(child, str):
-            files.append((1, path, child))
+        if isinstance(child, dict):
+            files += [(1, path + name, child[name]) for name in names]
             continue
         left[path] = count
         for place in _children(path, child):
             heapq.heappush(waiting, place)
-    elsewhere = {path: f"elsewhere in {path}" if path else "elsewhere" for path in opened}
-    folders = [(count, elsewhere.get(path, path), _files(count)) for path, count in left.items() if count]
+    named = {path: f"elsewhere in {path}" if path else "elsewhere" for path in opened}
+    named.setdefault("", "the top folder")
+    folders = [(count, named.get(path, path), _files(count)) for path, count in left.items() if count]
     return sorted(folders + files, key=lambda place: (-place[0], place[1]))
 
 
-def _children(path: str, folder: _Folder) -> list[tuple[int, str, str, _Folder | str]]:
-    """As heap entries: the count, negative, the path, the parent's path, and the folder or what happened to the file.
-    Paths differ, so that nothing behind them is ever compared."""
-    below: list[tuple[int, str, str, _Folder | str]] = []
-    below += [(-inner.count, f"{path}{name}/", path, inner) for name, inner in folder.folders.items()]
-    below += [(-1, path + name, path, word) for name, word in folder.files.items()]
-    return below
+_Place = tuple[int, str, str, "_Folder | dict[str, str]"]
+
+
+def _children(path: str, folder: _Folder) -> list[_Place]:
+    """As heap entries: the count, negative, the path, the parent's path, and what is there. Files come after folders,
+    and all of a folder's together. No two have the same path, so that what is behind it is never compared."""
+    below: list[_Place] = [(-inner.count, f"{path}{name}/", path, inner) for name, inner in folder.folders.items()]
+    return [*below, (0, path, path, folder.files)] if folder.files else below
 
 
 def _fitting(places: list[tuple[int, str, str]], lines: int, chars: int) -> list[str]:
