@@ -253,7 +253,7 @@ def _idle(root: Path, mode: str) -> Figure:
             spent, began = time.process_time(), time.perf_counter()
             await asyncio.sleep(IDLE_S)
             share = (time.process_time() - spent) / (time.perf_counter() - began)
-            more = {"seconds": IDLE_S, "next_look_s": watch._disk._rescan_at - time.monotonic()}
+            more = {"seconds": IDLE_S, "next_look_s": watch._disk._pace._look_at - time.monotonic()}
         return Figure(f"idle, {watch.state}: share of a core", share * 100, "%", goal=0.5, gate=1, more=more)
 
     return asyncio.run(run())

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from qmlx_lsp.session.eyes import WATCHERS_MAX, Event, Eyes, Look, remedy
+from qmlx_lsp.session.pace import Pace
 from qmlx_lsp.session.scan import Excluded, Scanner, TooManyFiles, branch_of, git_folder, kind_of
 from qmlx_lsp.settings import Watch as WatchSettings
 from qmlx_lsp.workspace.changes import NOTHING, Changes, in_flight
@@ -30,14 +31,6 @@ from qmlx_lsp.workspace.index import Index, merged, outermost
 
 State = Literal["starting", "watching", "polling", "off"]
 
-BURST_EVENTS = 1_000  # events in one step above which single ones are not looked at
-BURST_S = 5.0  # seconds of events without a pause after which everything is looked at nevertheless
-BURST_SHARE = 20.0  # … and so many times what such a look costs
-VERIFY_S = 300.0  # seconds between two looks at everything while events come, at least
-VERIFY_SHARE = 1_000.0  # … and so many times what a look costs: 0.1 % of a core
-POLL_SHARE = 200.0  # the same where there are no events: 0.5 %
-RETRY_S = 300.0  # seconds until a watcher that could not be made is tried again
-BROKEN_S = 60.0  # seconds that a watcher must have lived to be made again at once
 SETTLE_MAX = 5  # rounds of looking through folders that are new
 
 _RULES = frozenset({".gitignore", ".qmlxignore"})
@@ -77,10 +70,8 @@ class Disk:
         self._eyes = Eyes(look, recursive=recursive)
         self._watched: set[str] = set()
         self._git: Path | None = None
-        self._cost = 0.0  # seconds of a core that the last look at everything took
-        self._blinked = False  # watchers were made anew, and nothing was looked at since
-        self._burst_since: float | None = None
-        self._rescan_at = self._retry_at = self._opened_at = 0.0
+        self._pace = Pace(settings.poll_s, settings.step_ms / 1000)
+        self._blinked = False  # watchers were made anew, and not everything was looked at since
 
     @property
     def excluded(self) -> Excluded:
@@ -91,10 +82,7 @@ class Disk:
         """Seconds until the next step is due; None when there is none."""
         if self.state == "off":
             return None
-        if self._burst_since is not None:
-            return self._settings.step_ms / 1000
-        left = max(0.0, self._rescan_at - self._clock())
-        return min(self._settings.step_ms / 1000, left) if self.state == "watching" else left
+        return self._pace.wait_s(self._clock(), events=self.state == "watching")
 
     def begin(self) -> None:
         """The first look at everything, and watch from then on. The index is complete, but for what happens while
@@ -113,7 +101,7 @@ class Disk:
         try:
             if self.state == "watching":
                 changes = self._events()
-            if self.state != "off" and self._clock() >= self._rescan_at and self._burst_since is None:
+            if self.state != "off" and self._pace.due(self._clock()):
                 changes = changes.merge(self._everything())
         except TooManyFiles as error:
             self._give_up(error)
@@ -137,13 +125,11 @@ class Disk:
     def _happened(self, events: set[Event]) -> Changes:
         if self._recursive:
             events = {event for event in events if self._matters(event[1])}
-        now = self._clock()
-        if self._burst_since is None and len(events) <= BURST_EVENTS:
+        burst = self._pace.burst(self._clock(), len(events))
+        if burst == "none":
             return self._each(events)
-        since = self._burst_since = now if self._burst_since is None else self._burst_since
-        if events and now - since < max(BURST_S, BURST_SHARE * self._cost):
+        if burst == "goes on":
             return NOTHING
-        self._burst_since = None
         self._watched.clear()  # a folder may have gone and come, and its watch is dead
         return self._everything()
 
@@ -158,11 +144,11 @@ class Disk:
         changes, tops = NOTHING, set()
         for kind, path in sorted(events):
             if path == self._top or (self._git is None and path == f"{self._top}/.git"):
-                self._rescan_at = self._clock()
+                self._pace.soon(self._clock())
             elif self._about_git(path):
                 self.branch = branch_of(self._git)
                 if path.endswith("exclude"):
-                    self._rescan_at = self._clock()
+                    self._pace.soon(self._clock())
             elif path.startswith(f"{self._top}/"):
                 relative = path[len(self._top) + 1 :]
                 folder, _, name = relative.rpartition("/")
@@ -174,8 +160,10 @@ class Disk:
 
     def _one(self, path: str, name: str, tops: set[str], *, there: bool) -> Changes:
         """What one path is now. Folders to look through are added to ``tops``."""
+        if not self.index.has_folder(path.rpartition("/")[0]):
+            return NOTHING
         kind, seen = kind_of(f"{self._top}/{path}")
-        if kind == "unknown" or not self.index.has_folder(path.rpartition("/")[0]):
+        if kind == "unknown":
             return NOTHING
         if kind == "folder":
             reason = self._ignore.excluded(f"{path}/")
@@ -185,7 +173,7 @@ class Disk:
                 }
                 tops.add(path)
             if reason is None:
-                return NOTHING
+                return self.index.discard(path) if path in self.index else NOTHING  # it was a file
             self.excluded.note(f"{path}/", reason)
         elif kind == "file" and not in_flight(name):
             assert seen is not None
@@ -207,18 +195,15 @@ class Disk:
             self._watched.clear()
         self.branch = branch_of(git)
         changes = self._look_through([""])
-        self._cost = self._cpu() - began
-        now = self._clock()
+        cost = self._cpu() - began
         if self.state in ("starting", "polling") and self._root_is_there():
             if self._settings.mode == "poll":
                 self._become("polling", "watch.mode is poll")
-            elif now >= self._retry_at:
+            elif self._pace.may_make(self._clock()):
                 self._open()
-        if self.state == "watching":
-            # What happened while watchers were made after the look is not known yet.
-            self._rescan_at = now if self._blinked else now + max(VERIFY_S, VERIFY_SHARE * self._cost)
-        else:
-            self._rescan_at = now + max(self._settings.poll_s, POLL_SHARE * self._cost)
+        self._pace.looked(self._clock(), cost, events=self.state == "watching")
+        if self._blinked:
+            self._pace.made(self._clock())
         return changes
 
     def _look_through(self, tops: Iterable[str]) -> Changes:
@@ -239,7 +224,7 @@ class Disk:
         found: set[str] = set()
         parts = []
         self._blinked = self._blinked and bool(top)
-        for folder, files in self._scanner.scan(top, len(self.index) if top else 0):
+        for folder, files in self._scanner.scan(top):
             found.add(folder)
             if files is None:
                 found.update(self.index.folders(folder))
@@ -251,7 +236,7 @@ class Disk:
             self._eyes.close()
             self._watched.clear()
             self._become("polling", "the folder is not there or cannot be read")
-            self._retry_at = 0.0
+            self._pace.lost()
             return NOTHING
         parts.append(self.index.keep(top, found))
         self._watched.intersection_update(self.index.folders())
@@ -279,7 +264,7 @@ class Disk:
             return
         self._watched = set(folders)
         self._blinked = True
-        self._opened_at = self._rescan_at = self._clock()
+        self._pace.made(self._clock())
         self._become("watching", "")
         self._notice(None)
 
@@ -298,18 +283,15 @@ class Disk:
         """A watcher that worked does not any more: one file's name in bytes that are no text is enough for that."""
         self._eyes.close()
         self._watched.clear()
-        self._burst_since = None
         self._become("polling", f"the system's events ended: {error}")
-        lived = self._clock() - self._opened_at
-        self._retry_at = self._clock() + (0.0 if lived >= BROKEN_S else BROKEN_S)
-        self._rescan_at = self._clock()
+        self._pace.broke(self._clock())
 
     def _blind(self, error: Exception) -> None:
         """No watcher can be made: look instead, and say so."""
         self._eyes.close()
         self._watched.clear()
         self._become("polling", remedy(error))
-        self._retry_at = self._clock() + RETRY_S
+        self._pace.refused(self._clock())
         self._notice(f"Changes in {self._top} are looked for now and then, not noticed at once: {self.reason}.")
 
     def _give_up(self, error: TooManyFiles) -> None:

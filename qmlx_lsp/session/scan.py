@@ -64,18 +64,16 @@ class Scanner:
         self._stopped = stopped
         self.excluded = Excluded()
 
-    def scan(self, top: str = "", already: int = 0) -> Iterator[tuple[str, dict[str, bytes] | None]]:
+    def scan(self, top: str = "") -> Iterator[tuple[str, dict[str, bytes] | None]]:
         """Every folder at or below ``top``, parents first: its relative path, and what files it has (``Seen.pack``);
         None when that cannot be known now, and then nothing is said of the folders below it either.
-
-        ``already``: files that count besides those found.
 
         Raises:
             TooManyFiles: more than ``max_files``.
             Stopped: ``stopped()``.
         """
         self.excluded.forget(top)
-        waiting, count = [top], already
+        waiting, count = [top], 0
         while waiting:
             if self._stopped():
                 raise Stopped

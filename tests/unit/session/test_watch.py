@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from qmlx_lsp.session.disk import BROKEN_S, BURST_EVENTS, RETRY_S, VERIFY_S, Disk
+from qmlx_lsp.session.disk import Disk
 from qmlx_lsp.session.eyes import FOLDERS_MAX, SMALL_MAX, Event, Eyes
 from qmlx_lsp.session.gather import ignore_rules
+from qmlx_lsp.session.pace import BROKEN_S, BURST_EVENTS, RETRY_S, VERIFY_S
 from qmlx_lsp.session.watch import Pending, Watch, system_events
 from qmlx_lsp.settings import Watch as Settings
 from qmlx_lsp.workspace.changes import Changes
@@ -273,6 +274,54 @@ async def test_a_burst_is_looked_at_as_a_whole(root: Path) -> None:
         await here.hears(changes(added="gen/d3/after.py"))
 
 
+async def test_a_root_that_is_moved_away_and_back(root: Path) -> None:
+    async with watched(root, poll_s=0.1) as here:
+        root.rename(root.parent / "elsewhere")
+        await until(lambda: here.watch.state == "polling")
+        (root.parent / "elsewhere").rename(root)
+        await until(lambda: here.watch.state == "watching")
+        made(root, "src/n.py")
+        await here.hears(changes(added="src/n.py"))
+
+
+async def test_polling_finds_what_events_would(root: Path) -> None:
+    async with watched(root, mode="poll", poll_s=0.1) as here:
+        made(root, "new/n.py")
+        (root / "a.py").unlink()
+        (root / "src/b.py").write_text("other", encoding="utf-8")
+        await here.hears(changes(added="new/n.py", changed="src/b.py", removed="a.py"))
+
+
+async def test_without_watches_the_editor_is_told_what_it_is_about(root: Path) -> None:
+    events = Events()
+    events.refuse = OSError(errno.ENOSPC, "No space left on device")
+    said: list[tuple[str, str | None]] = []
+    watch = Watch(
+        root, lambda: ignore_rules(root), Settings(), lambda _: None, lambda *notice: said.append(notice), events
+    )
+    await watch.start()
+    await asyncio.wait_for(watch.ready.wait(), 20)
+    await watch.stop()
+    assert [about for about, _ in said] == [f"the disk: {root}"]
+    assert (said[0][1] or "").startswith(f"Changes in {root} are looked for now and then")
+
+
+async def test_a_fault_of_ours_is_no_quiet_disk(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def faulty(*folders: str, recursive: bool) -> Generator[set[Event], None, None]:
+        raise KeyError(folders[0])
+
+    said: list[str | None] = []
+    watch = Watch(
+        root, lambda: ignore_rules(root), Settings(), lambda _: None, lambda _, text: said.append(text), faulty
+    )
+    await watch.start()
+    await asyncio.wait_for(watch.ready.wait(), 20)
+    await watch.stop()
+    assert (watch.state, watch.reason) == ("off", "a fault in qmlx-lsp: KeyError")
+    assert len(said) == 1
+    assert "looking at the disk failed" in caplog.text
+
+
 # --- where events fail ----------------------------------------------------------------------------------------------
 
 
@@ -437,6 +486,30 @@ def test_too_many_files_are_not_watched_and_that_is_said(root: Path) -> None:
     assert events.made == []
 
 
+def test_looking_through_a_folder_again_counts_its_files_once(root: Path) -> None:
+    events = Events()
+    here = Looked(root, events, max_files=5)
+    here.disk.step()
+    (root / "src/.gitignore").write_text("x\n", encoding="utf-8")
+    events.waiting = {(1, f"{root}/src/.gitignore")}
+    assert here.after(0.2) == changes(added="src/.gitignore")
+    assert (here.disk.state, len(here.disk.index)) == ("watching", 5)
+
+
+def test_a_file_that_becomes_a_folder_and_back(root: Path) -> None:
+    events = Events()
+    here = Looked(root, events)
+    here.disk.step()
+    (root / "a.py").unlink()
+    made(root, "a.py/b")
+    events.waiting = {(1, f"{root}/a.py"), (3, f"{root}/a.py")}
+    assert here.after(0.2) == changes(added="a.py/b", removed="a.py")
+    shutil.rmtree(root / "a.py")
+    made(root, "a.py")
+    events.waiting = {(1, f"{root}/a.py")}
+    assert here.after(0.2) == changes(added="a.py", removed="a.py/b")
+
+
 def test_a_project_that_grows_too_large_is_not_watched_any_more(root: Path) -> None:
     events = Events()
     here = Looked(root, events, max_files=6)
@@ -487,6 +560,27 @@ def test_links_and_what_is_no_file_are_left_out(root: Path) -> None:
     os.mkfifo(root / "pipe")
     here = Looked(root, Events())
     assert sorted(here.disk.index.paths()) == [".gitignore", "a.py", "src/b.py", "src/deep/c.py"]
+
+
+async def test_where_one_watcher_sees_all_below_the_root_the_rest_is_as_usual(root: Path) -> None:
+    """As on macOS, whose events come for node_modules and .git as well."""
+    disk = Disk(root, ignore_rules(root), Settings(), system_events, lambda _: None, recursive=True)
+    disk.begin()
+    net = Changes()
+
+    def stepped(expected: Changes) -> bool:
+        nonlocal net
+        net = net.merge(disk.step())
+        return net == expected
+
+    made(root, *(f"node_modules/y/{n}.js" for n in range(BURST_EVENTS + 9)), ".git/index.lock", ".env")
+    made(root, "new/er/a.py")
+    (root / ".git/HEAD").write_text("ref: refs/heads/x\n", encoding="utf-8")
+    await until(lambda: stepped(changes(added="new/er/a.py")) and disk.branch == "x")
+    (root / "new/er/a.py").write_text("", encoding="utf-8")
+    shutil.rmtree(root / "src/deep")
+    await until(lambda: stepped(changes(added="new/er/a.py", removed="src/deep/c.py")))
+    disk.close()
 
 
 # --- many watchers as one -------------------------------------------------------------------------------------------
