@@ -40,7 +40,7 @@ UNTOLD_FOLDERS = frozenset({
 """Names of folders full of what nobody wrote here."""
 
 _INFO = ".git/info/exclude"
-_NOTHING = parse("")
+_RULES = (".qmlxignore", ".gitignore")  # what is ours comes first
 
 
 def _one_of(names: Sequence[str]) -> re.Pattern[str]:
@@ -58,6 +58,11 @@ def _is_secret(name: str) -> bool:
     return bool(_SECRET.match(name) and not _OPEN.match(name))
 
 
+_Chain = tuple[tuple[str, tuple[tuple[Patterns, int], ...]], ...]
+"""In the order of precedence: the rules' name, and each file that has patterns with the length of the path of the
+folder it is in (a slash at its end included), the deepest first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Inside:
     """The rules for what lies directly in one folder, gathered once so that a scan asks little per name.
@@ -65,10 +70,10 @@ class Inside:
     Invariant: ``reason`` says of a name what ``Ignore.excluded`` says of its path.
     """
 
-    extra: tuple[Patterns, str]
-    layers: Sequence[tuple[str, Sequence[tuple[Patterns, str]]]]
-    """In the order of precedence: the rules' name, and each file's patterns with the folder's path relative to the
-    file's own folder (empty, or with a slash at its end), the deepest first."""
+    folder: str
+    """The absolute path, with a slash at its end."""
+    extra: tuple[Patterns, int]
+    chain: _Chain
 
     def reason(self, name: str, *, folder: bool) -> str | None:
         """Why ``name`` must not be read or told, as ``Ignore.excluded`` says it; ``None`` if it may be."""
@@ -76,12 +81,13 @@ class Inside:
             return "secret"
         if folder and name in UNTOLD_FOLDERS:
             return "folder"
-        patterns, prefix = self.extra
-        if patterns.patterns and patterns.verdict(prefix + name, folder=folder):
+        path = self.folder + name
+        patterns, cut = self.extra
+        if patterns.patterns and patterns.verdict(path[cut:], folder=folder):
             return "exclude"
-        for rules, files in self.layers:
-            for patterns, prefix in files:
-                verdict = patterns.verdict(prefix + name, folder=folder)
+        for rules, files in self.chain:
+            for patterns, cut in files:
+                verdict = patterns.verdict(path[cut:], folder=folder)
                 if verdict is not None and (verdict or rules != _INFO):
                     return rules if verdict else None
         return None
@@ -101,12 +107,14 @@ class Ignore:
         self._extra = parse_lines(exclude)
         self._specs: dict[str, Patterns] = {}
         self._folders: dict[str, str | None] = {}
+        self._chains: dict[str, _Chain] = {}
         self._repository: str | None = None
 
     def forget(self) -> None:
         """Ignore files may have changed: read them again when next asked."""
         self._specs.clear()
         self._folders.clear()
+        self._chains.clear()
         self._repository = None
 
     def excluded(self, path: str) -> str | None:
@@ -132,26 +140,42 @@ class Ignore:
         """The rules for what lies in ``folder`` (relative, no slash at its end, ``""`` is the root), which is not
         excluded itself. ``names`` is what it holds, in lower case: an ignore file that is not there is not looked
         for."""
-        here = posixpath.join(self._root, folder) if folder else self._root
-        repository = self._find_repository()
-        layers = []
-        for rules, top in ((".qmlxignore", self._root), (".gitignore", repository or self._root)):
-            files = []
-            for base in _upwards(here, top):
-                file = posixpath.join(base, rules)
-                if base == here and rules not in names:
-                    self._specs.setdefault(file, _NOTHING)
-                files.append((file, base))
-            layers.append((rules, files))
-        if repository:
-            layers.append((_INFO, [(posixpath.join(repository, _INFO), repository)]))
-        found = [(rules, self._known(files, here)) for rules, files in layers]
-        return Inside((self._extra, _below("", folder)), [(rules, files) for rules, files in found if files])
+        here = _slashed(posixpath.join(self._root, folder) if folder else self._root)
+        self._chains[folder] = self._chain(folder, here, names)
+        return Inside(here, (self._extra, len(_slashed(self._root))), self._chains[folder])
 
-    def _known(self, files: Sequence[tuple[str, str]], here: str) -> list[tuple[Patterns, str]]:
-        """The files that have patterns, with the path of ``here`` relative to each."""
-        read = ((self._patterns(file), _below(base, here)) for file, base in files)
-        return [(patterns, prefix) for patterns, prefix in read if patterns.patterns]
+    def _chain(self, folder: str, here: str, names: Container[str]) -> _Chain:
+        """Its parent's, and what the folder adds: mostly nothing, and then it is the parent's own."""
+        above = self._chain_of(posixpath.dirname(folder)) if folder else self._chain_of_root()
+        own = {rules: self._patterns(here + rules) for rules in _RULES if rules in names}
+        if not any(patterns.patterns for patterns in own.values()):
+            return above
+        files = dict(above)
+        for rules, patterns in own.items():
+            if patterns.patterns:
+                files[rules] = ((patterns, len(here)), *files.get(rules, ()))
+        return tuple((rules, files[rules]) for rules in (*_RULES, _INFO) if rules in files)
+
+    def _chain_of(self, folder: str) -> _Chain:
+        """That of a folder of which it is not known what it holds, unless it was asked about before."""
+        if folder not in self._chains:
+            here = _slashed(posixpath.join(self._root, folder) if folder else self._root)
+            self._chains[folder] = self._chain(folder, here, _RULES)
+        return self._chains[folder]
+
+    def _chain_of_root(self) -> _Chain:
+        """What holds for the root from above it."""
+        repository = self._find_repository()
+        if not repository:
+            return ()
+        above = [base for base in _upwards(self._root, repository) if base != self._root]
+        read = [(self._patterns(posixpath.join(base, _RULES[1])), len(_slashed(base))) for base in above]
+        info = self._patterns(posixpath.join(repository, _INFO))
+        found = {
+            _RULES[1]: tuple((patterns, cut) for patterns, cut in read if patterns.patterns),
+            _INFO: ((info, len(_slashed(repository))),) if info.patterns else (),
+        }
+        return tuple((rules, files) for rules, files in found.items() if files)
 
     def _folder(self, path: str) -> str | None:
         if path not in self._folders:
@@ -175,7 +199,7 @@ class Ignore:
         Our own files come before git's, so that they can hide what git keeps and show what git ignores.
         """
         repository = self._find_repository()
-        for name, top in ((".qmlxignore", self._root), (".gitignore", repository or self._root)):
+        for name, top in zip(_RULES, (self._root, repository or self._root), strict=True):
             for base in _upwards(posixpath.dirname(path), top):
                 verdict = self._verdict(posixpath.join(base, name), base, path, folder=folder)
                 if verdict is not None:
@@ -203,10 +227,8 @@ class Ignore:
         return self._repository or None
 
 
-def _below(base: str, folder: str) -> str:
-    """``folder`` relative to ``base``, with a slash at its end, or empty."""
-    rest = folder[len(base) :].strip("/")
-    return f"{rest}/" if rest else ""
+def _slashed(folder: str) -> str:
+    return folder if folder.endswith("/") else f"{folder}/"
 
 
 def _upwards(folder: str, top: str) -> Iterator[str]:
