@@ -73,6 +73,8 @@ class Connection:
 
     def set_roots(self, roots: list[Path]) -> None:
         """The workspace folders from now on."""
+        for root in set(self.roots) - set(roots):
+            self.registry.project(root).drop_client(self)
         self.roots = roots
         self._root_of.clear()
 

@@ -41,4 +41,4 @@ def did_focus(connection: Connection, uri: str) -> None:
 def _stirred(connection: Connection, uri: str, *, typing: bool = False) -> None:
     root = connection.root_of(uri)
     if root is not None:
-        connection.registry.idle.stirred(root, typing=typing)
+        connection.registry.stirred(connection, root, typing=typing)
