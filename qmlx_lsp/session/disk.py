@@ -236,7 +236,6 @@ class Disk:
             self._eyes.close()
             self._watched.clear()
             self._become("polling", "the folder is not there or cannot be read")
-            self._pace.lost()
             return NOTHING
         parts.append(self.index.keep(top, found))
         self._watched.intersection_update(self.index.folders())
