@@ -420,6 +420,16 @@ def test_one_that_breaks_again_and_again_gives_way_to_polling_for_a_while(root: 
     assert here.disk.state == "watching"
 
 
+def test_folders_that_come_and_go_too_fast_are_no_reason_to_complain(root: Path) -> None:
+    events = Events()
+    events.refuse = OSError(errno.EAGAIN, "folders come and go too fast to be watched")
+    here = Looked(root, events)
+    assert (here.disk.state, here.said) == ("polling", [])
+    events.refuse = None
+    here.after(BROKEN_S)
+    assert here.disk.state == "watching"
+
+
 def test_events_that_were_lost_are_made_up_for(root: Path) -> None:
     here = Looked(root, Events())
     here.disk.step()
