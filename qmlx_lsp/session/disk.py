@@ -14,6 +14,7 @@ Invariant: a root that is not there (unplugged, unmounted) is no news about its 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -236,7 +237,6 @@ class Disk:
             self._eyes.close()
             self._watched.clear()
             self._become("polling", "the folder is not there or cannot be read")
-            self._pace.lost()
             return NOTHING
         parts.append(self.index.keep(top, found))
         self._watched.intersection_update(self.index.folders())
@@ -287,7 +287,10 @@ class Disk:
         self._pace.broke(self._clock())
 
     def _blind(self, error: Exception) -> None:
-        """No watcher can be made: look instead, and say so."""
+        """No watcher can be made: look instead, and say so, unless it is only that folders come and go too fast."""
+        if isinstance(error, OSError) and error.errno == errno.EAGAIN:
+            self._broken(error)
+            return
         self._eyes.close()
         self._watched.clear()
         self._become("polling", remedy(error))

@@ -76,8 +76,3 @@ class Pace:
         self._burst_since = None
         self._make_at = now if now - self._made_at >= BROKEN_S else now + BROKEN_S
         self._look_at = now
-
-    def lost(self) -> None:
-        """There is nothing to watch; as soon as there is, watchers may be made."""
-        self._burst_since = None
-        self._make_at = 0.0

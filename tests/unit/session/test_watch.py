@@ -420,12 +420,33 @@ def test_one_that_breaks_again_and_again_gives_way_to_polling_for_a_while(root: 
     assert here.disk.state == "watching"
 
 
+def test_folders_that_come_and_go_too_fast_are_no_reason_to_complain(root: Path) -> None:
+    events = Events()
+    events.refuse = OSError(errno.EAGAIN, "folders come and go too fast to be watched")
+    here = Looked(root, events)
+    assert (here.disk.state, here.said) == ("polling", [])
+    events.refuse = None
+    here.after(BROKEN_S)
+    assert here.disk.state == "watching"
+
+
 def test_events_that_were_lost_are_made_up_for(root: Path) -> None:
     here = Looked(root, Events())
     here.disk.step()
     made(root, "lost.py")
     assert here.after(VERIFY_S - 1) == Changes()
     assert here.after(1) == changes(added="lost.py")
+
+
+def test_a_folder_whose_going_and_coming_was_not_heard_of_is_watched_again(root: Path) -> None:
+    events = Events()
+    here = Looked(root, events)
+    here.disk.step()
+    shutil.rmtree(root / "src/deep")
+    assert here.after(VERIFY_S) == changes(removed="src/deep/c.py")
+    made(root, "src/deep/c.py")
+    assert here.after(VERIFY_S) == changes(added="src/deep/c.py")
+    assert events.made[-1] == [f"{root}/src/deep"]
 
 
 def test_very_many_events_lead_to_one_look_at_everything_once_it_is_quiet(root: Path) -> None:
@@ -484,6 +505,19 @@ def test_too_many_files_are_not_watched_and_that_is_said(root: Path) -> None:
     assert here.disk.reason.startswith(f"{root} has more than 3 files")
     assert here.said == [here.disk.reason]
     assert events.made == []
+
+
+def test_rules_that_change_are_read_again_and_what_they_showed_or_hid_is_looked_at(root: Path) -> None:
+    events = Events()
+    here = Looked(root, events)
+    here.disk.step()
+    (root / ".gitignore").write_text("b.py\n", encoding="utf-8")
+    events.waiting = {(2, f"{root}/.gitignore")}
+    assert here.after(0.2) == changes(added="out/o.txt", changed=".gitignore", removed="src/b.py")
+    assert events.made[-1] == [f"{root}/out"]
+    made(root, "out/b.py", "out/p.txt")
+    events.waiting = {(1, f"{root}/out/b.py"), (1, f"{root}/out/p.txt")}
+    assert here.after(0.2) == changes(added="out/p.txt")
 
 
 def test_looking_through_a_folder_again_counts_its_files_once(root: Path) -> None:
