@@ -32,7 +32,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.store.figure import Figure, apart, resident, table, tell
-from qmlx_lsp.session.gather import ignore_rules
+from qmlx_lsp.session.rules import ignore_rules
 from qmlx_lsp.session.scan import Scanner
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import Watch as Settings

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.session.news import DiskNews
+from qmlx_lsp.session.rules import ignore_rules
 from qmlx_lsp.session.session import News
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import Watch as WatchSettings
@@ -66,7 +67,7 @@ class Project:
 
     def rules(self) -> Ignore:
         """What must not be told, read anew when first asked. An ``Ignore`` is for one thread at a time."""
-        return Ignore(str(self.root), _read_ignore_file, self._patterns())
+        return ignore_rules(self.root, self._patterns())
 
     def _patterns(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(pattern for patterns in self._of_clients.values() for pattern in patterns))
@@ -151,10 +152,3 @@ class Project:
 
     def _told_of(self, branch: str | None) -> None:
         self._branch = branch
-
-
-def _read_ignore_file(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None

@@ -166,8 +166,9 @@ class Registry:
             ModelError: the model cannot be loaded.
             StoreError: the conversation log cannot be read.
         """
+        loading = self.loader.start()
         await self.project(root).configured()
-        model = await self.loader.ready()
+        model = await asyncio.shield(loading)
         if model.info.not_persisted is not None and self.services.store is not None:
             why = f"{model.info.name} starts cold after every restart: {model.info.not_persisted}"
             self.notice("not persisted", f"States of this model are not kept on disk. {why}.")

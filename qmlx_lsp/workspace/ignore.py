@@ -40,6 +40,8 @@ UNTOLD_FOLDERS = frozenset({
 """Names of folders full of what nobody wrote here."""
 
 _INFO = ".git/info/exclude"
+_USERS = "core.excludesFile"
+_LEADS = "gitdir:"
 _RULES = (".qmlxignore", ".gitignore")  # what is ours comes first
 
 
@@ -93,7 +95,7 @@ class Inside:
         for rules, files in self.chain:
             for patterns, cut in files:
                 verdict = patterns.verdict(path[cut:], folder=folder)
-                if verdict is not None and (verdict or rules != _INFO):
+                if verdict is not None:
                     return rules if verdict else None
         return None
 
@@ -103,13 +105,24 @@ class Ignore:
 
     ``root`` is its absolute path. ``read`` gives the text of a file by absolute path, ``None`` if there is none or
     it cannot be read. ``exclude`` are further patterns in the syntax of ``.gitignore``, relative to the root.
-    What was read is kept until ``forget``.
+    ``users`` is the file of what git ignores in all of this user's repositories. ``ignore_case`` is for file systems
+    that do. What was read is kept until ``forget``.
     """
 
-    def __init__(self, root: str, read: Callable[[str], str | None], exclude: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: str,
+        read: Callable[[str], str | None],
+        exclude: Sequence[str] = (),
+        *,
+        users: str | None = None,
+        ignore_case: bool = False,
+    ) -> None:
         self._root = posixpath.normpath(root)
         self._read = read
-        self._extra = parse_lines(exclude)
+        self._ignore_case = ignore_case
+        self._users = users
+        self._extra = parse_lines(exclude, ignore_case=ignore_case)
         self._specs: dict[str, Patterns] = {}
         self._folders: dict[str, str | None] = {}
         self._chains: dict[str, _Chain] = {}
@@ -126,7 +139,8 @@ class Ignore:
         """Why ``path``, relative to the root with forward slashes, must not be read or told; ``None`` if it may be.
 
         The reason is ``"secret"``, ``"folder"`` (one of ``UNTOLD_FOLDERS``), ``"exclude"`` (the given patterns),
-        ``".qmlxignore"``, ``".gitignore"``, ``".git/info/exclude"`` or ``"outside"`` (not below the root).
+        ``".qmlxignore"``, ``".gitignore"``, ``".git/info/exclude"``, ``"core.excludesFile"`` or ``"outside"`` (not
+        below the root).
         A path ending in a slash is a folder.
         """
         tidy = posixpath.normpath(path)
@@ -159,7 +173,7 @@ class Ignore:
         for rules, patterns in own.items():
             if patterns.patterns:
                 files[rules] = ((patterns, len(here)), *files.get(rules, ()))
-        return tuple((rules, files[rules]) for rules in (*_RULES, _INFO) if rules in files)
+        return tuple((rules, files[rules]) for rules in (*_RULES, _INFO, _USERS) if rules in files)
 
     def _chain_of(self, folder: str) -> _Chain:
         """That of a folder of which it is not known what it holds, unless it was asked about before."""
@@ -171,16 +185,12 @@ class Ignore:
     def _chain_of_root(self) -> _Chain:
         """What holds for the root from above it."""
         repository = self._find_repository()
-        if not repository:
-            return ()
-        above = [base for base in _upwards(self._root, repository) if base != self._root]
+        above = [base for base in _upwards(self._root, repository) if base != self._root] if repository else []
         read = [(self._patterns(posixpath.join(base, _RULES[1])), len(_slashed(base))) for base in above]
-        info = self._patterns(posixpath.join(repository, _INFO))
-        found = {
-            _RULES[1]: tuple((patterns, cut) for patterns, cut in read if patterns.patterns),
-            _INFO: ((info, len(_slashed(repository))),) if info.patterns else (),
-        }
-        return tuple((rules, files) for rules, files in found.items() if files)
+        found = {_RULES[1]: tuple((patterns, cut) for patterns, cut in read if patterns.patterns)}
+        base = len(_slashed(repository or self._root))
+        found |= {rules: ((self._patterns(file), base),) for rules, file in self._weakest(repository)}
+        return tuple((rules, files) for rules, files in found.items() if any(p.patterns for p, _ in files))
 
     def _folder(self, path: str) -> str | None:
         if path not in self._folders:
@@ -209,16 +219,34 @@ class Ignore:
                 verdict = self._verdict(posixpath.join(base, name), base, path, folder=folder)
                 if verdict is not None:
                     return name if verdict else None
-        if repository and self._verdict(posixpath.join(repository, _INFO), repository, path, folder=folder):
-            return _INFO
+        for name, file in self._weakest(repository):
+            verdict = self._verdict(file, repository or self._root, path, folder=folder)
+            if verdict is not None:
+                return name if verdict else None
         return None
+
+    def _weakest(self, repository: str | None) -> Iterator[tuple[str, str]]:
+        """Name and file of the rules that git asks last, in its order; they hold for the whole repository."""
+        if repository:
+            yield _INFO, posixpath.join(self._git_folder(repository), "info/exclude")
+        if self._users is not None:
+            yield _USERS, self._users
+
+    def _git_folder(self, repository: str) -> str:
+        """Where git keeps what its worktrees share. In a linked worktree ``.git`` is a file that leads there."""
+        leads = (self._read(posixpath.join(repository, ".git")) or "").strip()
+        if not leads.startswith(_LEADS):
+            return posixpath.join(repository, ".git")
+        folder = posixpath.join(repository, leads.removeprefix(_LEADS).strip())
+        common = (self._read(posixpath.join(folder, "commondir")) or "").strip()
+        return posixpath.normpath(posixpath.join(folder, common))
 
     def _verdict(self, file: str, base: str, path: str, *, folder: bool) -> bool | None:
         return self._patterns(file).verdict(path[len(base) :].lstrip("/"), folder=folder)
 
     def _patterns(self, file: str) -> Patterns:
         if file not in self._specs:
-            self._specs[file] = parse(self._read(file) or "")
+            self._specs[file] = parse(self._read(file) or "", ignore_case=self._ignore_case)
         return self._specs[file]
 
     def _find_repository(self) -> str | None:

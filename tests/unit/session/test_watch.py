@@ -16,8 +16,8 @@ import pytest
 
 from qmlx_lsp.session.disk import Disk
 from qmlx_lsp.session.eyes import FOLDERS_MAX, SMALL_MAX, Event, Eyes
-from qmlx_lsp.session.gather import ignore_rules
 from qmlx_lsp.session.pace import BROKEN_S, BURST_EVENTS, RETRY_S, VERIFY_S
+from qmlx_lsp.session.rules import ignore_rules
 from qmlx_lsp.session.watch import Pending, Watch, system_events
 from qmlx_lsp.settings import Watch as Settings
 from qmlx_lsp.workspace.changes import Changes
