@@ -1,4 +1,4 @@
-"""What git hides on this machine is private here: linked worktrees and the user's own excludes, against git itself."""
+"""What git hides on this machine is private here: linked worktrees and the user's own excludes, against git."""
 
 from __future__ import annotations
 
