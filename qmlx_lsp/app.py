@@ -40,7 +40,7 @@ from qmlx_lsp.storage.writer import WriteBehind
 logger = logging.getLogger(__name__)
 
 STDIN_BLOCK_BYTES = 1 << 16
-# Seconds that a thread may keep the interpreter when others want it: with the default, 0.005, keystrokes wait too long.
+# Seconds that a thread may keep the interpreter when others want it: with the default, 0.005, keystrokes wait for it.
 SWITCH_S = 0.001
 
 
