@@ -9,12 +9,13 @@ from typing import Any
 from qmlx_lsp.errors import QmlxError, QuestionError
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, lines_from
-from qmlx_lsp.lsp.methods import ask_params, context_params, conversation_params
+from qmlx_lsp.lsp.methods import AskParams, ask_params, context_params, conversation_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.lsp.stream import Feed
 from qmlx_lsp.session.event import Answer, Ask, Job
 from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.session.sight import UNSAVED
+from qmlx_lsp.workspace.diagnostics import Diagnostic
 from qmlx_lsp.workspace.mirror import canonical_uri
 
 
@@ -27,7 +28,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
         path = None if wanted.uri is None else _path(connection, wanted.uri)
         root = root_of(connection, wanted.root, path)
         lines, at = lines_from(wanted.range), cursor_from(wanted.range)
-        found = None if wanted.diagnostics is None else diagnostics_from(wanted.diagnostics)
+        found = _diagnostics(connection, wanted)
         question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
@@ -57,6 +58,14 @@ def _path(connection: Connection, uri: str) -> str:
     if key.startswith(UNSAVED) and connection.registry.mirror.document(key) is not None:
         return key
     return file_path(uri)
+
+
+def _diagnostics(connection: Connection, wanted: AskParams) -> tuple[Diagnostic, ...] | None:
+    """What checkers say of the document, as the editor says now or has let us see. Raises QuestionError."""
+    if wanted.diagnostics is not None:
+        return diagnostics_from(wanted.diagnostics)
+    document = None if wanted.uri is None else connection.registry.mirror.document(wanted.uri)
+    return None if document is None else connection.checked.of(document.uri, document.version)
 
 
 def root_of(connection: Connection, given: str | None, path: str | None = None) -> Path:

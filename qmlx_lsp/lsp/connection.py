@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.lsp.checked import Checked
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
 from qmlx_lsp.workspace.mirror import uri_to_path
@@ -51,6 +52,7 @@ class Connection:
         self.process_id: int | None = None
         self.trusted = True
         self.exclude: list[str] = []
+        self.checked = Checked()
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}

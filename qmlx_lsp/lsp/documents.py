@@ -25,6 +25,7 @@ def did_change(connection: Connection, params: types.DidChangeTextDocumentParams
 
 def did_close(connection: Connection, params: types.DidCloseTextDocumentParams) -> None:
     connection.registry.mirror.close(connection, params.text_document.uri)
+    connection.checked.forget(params.text_document.uri)
     _stirred(connection, params.text_document.uri)
 
 
