@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.workspace.diagnostics import Diagnostic
-from qmlx_lsp.workspace.document import Change
 from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
@@ -26,19 +24,6 @@ def choose_encoding(capabilities: types.ClientCapabilities) -> Encoding:
     return Encoding.UTF16
 
 
-def changes_from(events: Sequence[Any]) -> list[Change]:
-    """Content changes of a ``didChange``, in order."""
-    found = []
-    for event in events:
-        span = getattr(event, "range", None)
-        if span is None:
-            found.append(Change(event.text))
-        else:
-            start, end = span.start, span.end
-            found.append(Change(event.text, ((start.line, start.character), (end.line, end.character))))
-    return found
-
-
 def roots_from(params: types.InitializeParams) -> list[Path]:
     """Workspace folders of an ``initialize``; the older ``rootUri`` and ``rootPath`` when there are none."""
     folders = [folder_path(folder.uri) for folder in params.workspace_folders or ()]
@@ -50,9 +35,18 @@ def roots_from(params: types.InitializeParams) -> list[Path]:
 
 
 def folder_path(uri: str) -> Path | None:
-    """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme."""
+    """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme and for what
+    can be no folder's name."""
     path = uri if uri.startswith("/") else uri_to_path(uri)
-    return None if path is None or "\0" in path else Path(os.path.realpath(path))
+    return None if path is None or not is_name(path) else Path(os.path.realpath(path))
+
+
+def is_name(path: str) -> bool:
+    """Whether a file system may hold something of that name."""
+    try:
+        return b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
 
 
 def file_path(uri: str) -> str:

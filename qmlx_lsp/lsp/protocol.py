@@ -5,6 +5,10 @@ What is changed and why (pygls 2.1.1):
 * Documents are kept in our own mirror; pygls's workspace splits lines at form feed and U+2028 and is not filled.
 * Messages of our own methods keep their parameters as plain dicts; pygls renames keys that are no identifiers, and
   a nested key ``jsonrpc`` loses the message.
+* So do those about documents: pygls drops a whole message for one odd value in it, and who never hears of a change
+  does not know that their text is wrong.
+* A text from outside is text: lone surrogates, which no file, database or prompt can hold, end at this door.
+* An answer of the client is for requests of ours only; pygls would give it to a request of the client's own.
 * After ``shutdown``, requests are answered with InvalidRequest and responses are still taken; pygls drops both.
 * A late answer to a request of ours that was cancelled is dropped; pygls raises in the reader.
 * ``workspace/executeCommand`` is one handler of ours, which can be cancelled; pygls's own cannot.
@@ -28,11 +32,29 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 from pygls.protocol.language_server import lsp_method
 
 from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.workspace.document import without_lone_surrogates
 
 logger = logging.getLogger(__name__)
 
 HEADER_LINE_BYTES_MAX = 4096
 MESSAGE_BYTES_MAX = 256 << 20
+
+AS_THEY_COME = frozenset(
+    {
+        types.TEXT_DOCUMENT_DID_OPEN,
+        types.TEXT_DOCUMENT_DID_CHANGE,
+        types.TEXT_DOCUMENT_DID_CLOSE,
+        types.TEXT_DOCUMENT_DID_SAVE,
+        types.NOTEBOOK_DOCUMENT_DID_OPEN,
+        types.NOTEBOOK_DOCUMENT_DID_CHANGE,
+        types.NOTEBOOK_DOCUMENT_DID_CLOSE,
+        types.NOTEBOOK_DOCUMENT_DID_SAVE,
+    }
+)
+"""Methods of the protocol whose parameters are not made into its types."""
+
+OURS_ALONE = AS_THEY_COME | {types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, types.WORKSPACE_EXECUTE_COMMAND}
+"""Methods that pygls serves too, and for which our handlers stand alone."""
 
 for _name in ("pygls", "pygls.protocol", "pygls.protocol.json_rpc", "pygls.protocol.language_server"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -81,36 +103,14 @@ class QmlxProtocol(LanguageServerProtocol):
         """Whether ``shutdown`` was asked before the end."""
         return self._shutdown
 
-    # Our own handlers of these are registered as features and hold the mirror.
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_OPEN, params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_CHANGE, params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_CLOSE, params)
-
-    @lsp_method(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    def lsp_workspace__did_change_workspace_folders(self, params: Any) -> Any:
-        return self._forward(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, params)
-
-    def _forward(self, method: str, params: Any) -> None:
-        handler = self.fm.features.get(method)
-        if handler is not None:
-            handler(params)
-
     def _get_handler(self, feature_name: str) -> Any:
-        if feature_name == types.WORKSPACE_EXECUTE_COMMAND and feature_name in self.fm.features:
+        if feature_name in OURS_ALONE and feature_name in self.fm.features:
             return self.fm.features[feature_name]
         return super()._get_handler(feature_name)
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         method = data.get("method")
-        if isinstance(method, str) and self.get_message_type(method) is None:
+        if isinstance(method, str) and (method in AS_THEY_COME or self.get_message_type(method) is None):
             params = data.get("params") or {}
             if "id" in data:
                 return JsonRPCRequestMessage(id=data["id"], jsonrpc="2.0", method=method, params=params)
@@ -129,7 +129,9 @@ class QmlxProtocol(LanguageServerProtocol):
             self._handle_response(message.id, getattr(message, "result", None), getattr(message, "error", None))
 
     def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
-        future = self._request_futures.get(msg_id)
+        future: Any = self._request_futures.get(msg_id)
+        if asyncio.isfuture(future):
+            return
         if future is not None and (future.cancelled() or future.done()):
             self._request_futures.pop(msg_id, None)
             return
@@ -166,8 +168,8 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
         except (asyncio.IncompleteReadError, _BrokenFrame, ConnectionError):
             return False
         try:
-            data = json.loads(body)
-        except ValueError:
+            data = _parsed(body)
+        except (ValueError, RecursionError):
             _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
             continue
         if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not _is_id(data.get("id", 0)):
@@ -180,6 +182,28 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
                 protocol._send_response(data["id"], error=error.to_response_error())
             continue
         protocol.handle_message(message)
+
+
+def _parsed(body: bytes) -> Any:
+    """The JSON of a message, in which every text can be encoded. A byte that is no UTF-8 spoils its character, not
+    the message: what is lost with a change would be lost unsaid. Raises ValueError or RecursionError."""
+    try:
+        text = body.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = body.decode("utf-8", "replace")
+    data = json.loads(text)
+    return _encodable(data) if b"\\u" in body or b"\xed" in body else data
+
+
+def _encodable(value: Any) -> Any:
+    """``value`` without lone surrogates. They come as ``\\ud800``, or as bytes that begin like those of Hangul."""
+    if isinstance(value, str):
+        return without_lone_surrogates(value)
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 async def _content_length(reader: Reader, line: bytes) -> int | None:

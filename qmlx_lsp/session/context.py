@@ -17,7 +17,7 @@ from typing import Any
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.session.session import Services
-from qmlx_lsp.session.sight import Role, Sight, Workspace, look, private, relative
+from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private, relative
 from qmlx_lsp.transcript.entry import Entry
 from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, seen_text, shown, tell
@@ -136,7 +136,7 @@ async def held(services: Services, place: Place, path: str) -> dict[str, Any]:
         raise QuestionError(f"{path} is outside the folder {place.root}: name the folder with --root.")
     max_bytes = services.settings.context.max_file_kb * 1024
     workspace = Workspace(place.root, place.rules, place.open_texts, max_bytes)
-    asked = inside if inside in place.open_texts and not path.startswith("/") else str(place.root / inside)
+    asked = inside if inside.startswith(UNSAVED) else str(place.root / inside)
     sights = await asyncio.to_thread(look, workspace, Ask("", asked))
     sight = next(sight for sight in sights if sight.role is Role.ASKED)
     return {"path": sight.path, "text": sight.text, "source": "editor" if sight.path in place.open_texts else "disk"}

@@ -21,6 +21,7 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.workspace.ignore import Ignore, is_secret_path
 from qmlx_lsp.workspace.mentions import Mention, mentions
+from qmlx_lsp.workspace.notebook import NOTEBOOK_BYTES_MAX, as_script, is_notebook
 from qmlx_lsp.workspace.parts import Range
 
 UNSAVED = "untitled:"
@@ -236,17 +237,18 @@ def _check_showable(sight: Sight, max_bytes: int) -> None:
 
 
 def _on_disk(file: Path, blank: Sight, max_bytes: int) -> Sight:
-    """``blank`` with what the disk has."""
+    """``blank`` with what the disk has; of a notebook its script, for most of a large one is not told."""
 
     def hidden(why: str, size: int | None = None) -> Sight:
         return Sight(blank.path, None, blank.role, why, size, blank.lines)
 
+    notebook = is_notebook(blank.path)
     try:
         about = file.stat()
         size = about.st_size
         if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device may never end
             return hidden("no file")
-        if size > max_bytes:
+        if size > (max(max_bytes, NOTEBOOK_BYTES_MAX) if notebook else max_bytes):
             return hidden("too large", size)
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -254,6 +256,9 @@ def _on_disk(file: Path, blank: Sight, max_bytes: int) -> Sight:
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return hidden("unreadable")
     try:
-        return Sight(blank.path, data.decode("utf-8"), blank.role, lines=blank.lines)
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         return hidden("binary")
+    if notebook and (found := as_script(text)) is not None:
+        text, size = found, len(found.encode())
+    return hidden("too large", size) if size > max_bytes else Sight(blank.path, text, blank.role, lines=blank.lines)
