@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
 from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.errors import QmlxError, QuestionError
 from qmlx_lsp.lsp.connection import Connection
-from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, is_name, lines_from
+from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, lines_from
 from qmlx_lsp.lsp.methods import ask_params, context_params, conversation_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.lsp.stream import Feed
@@ -17,6 +18,7 @@ from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.session.sight import UNSAVED
 from qmlx_lsp.workspace.mirror import canonical_uri
 from qmlx_lsp.workspace.notebook import is_notebook
+from qmlx_lsp.workspace.uris import is_path
 
 
 async def ask(connection: Connection, params: Any) -> dict[str, Any]:
@@ -126,8 +128,8 @@ async def context(connection: Connection, params: Any) -> dict[str, Any]:
     """What the conversation of a root knows of its files, or the text that is held for one of them."""
     try:
         given, file = context_params(params)
-        if file is not None and not is_name(file):
-            raise QuestionError(f"{file!r} can be no file's name: check it.")
+        if file is not None and not is_path(file):
+            raise QuestionError(f"{reprlib.repr(file)} can be no file's name: check it.")
         return await connection.registry.context(root_of(connection, given, None), file)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error

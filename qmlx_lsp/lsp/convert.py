@@ -12,6 +12,7 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.workspace.diagnostics import Diagnostic
 from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
+from qmlx_lsp.workspace.uris import is_path
 
 
 def choose_encoding(capabilities: types.ClientCapabilities) -> Encoding:
@@ -38,15 +39,7 @@ def folder_path(uri: str) -> Path | None:
     """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme and for what
     can be no folder's name."""
     path = uri if uri.startswith("/") else uri_to_path(uri)
-    return None if path is None or not is_name(path) else Path(os.path.realpath(path))
-
-
-def is_name(path: str) -> bool:
-    """Whether a file system may hold something of that name."""
-    try:
-        return b"\0" not in os.fsencode(path)
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
+    return None if path is None or not is_path(path) else Path(os.path.realpath(path))
 
 
 def file_path(uri: str) -> str:

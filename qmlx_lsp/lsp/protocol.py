@@ -13,7 +13,7 @@ What is changed and why (pygls 2.1.1):
 * A late answer to a request of ours that was cancelled is dropped; pygls raises in the reader.
 * ``workspace/executeCommand`` is one handler of ours, which can be cancelled; pygls's own cannot.
 * ``exit`` ends this connection, not the process.
-* What is sent is not logged: it holds the user's files.
+* What is sent is not logged: it holds the user's files. Nor is our stack sent.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pygls.protocol.language_server import lsp_method
 
 from qmlx_lsp.errors import QmlxError
 from qmlx_lsp.workspace.document import without_lone_surrogates
+from qmlx_lsp.workspace.uris import is_path
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,11 @@ AS_THEY_COME = frozenset(
 )
 """Methods of the protocol whose parameters are not made into its types."""
 
-OURS_ALONE = AS_THEY_COME | {types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, types.WORKSPACE_EXECUTE_COMMAND}
+OURS_ALONE = AS_THEY_COME | {
+    types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+    types.WORKSPACE_EXECUTE_COMMAND,
+    types.WINDOW_WORK_DONE_PROGRESS_CANCEL,
+}
 """Methods that pygls serves too, and for which our handlers stand alone."""
 
 for _name in ("pygls", "pygls.protocol", "pygls.protocol.json_rpc", "pygls.protocol.language_server"):
@@ -118,15 +123,21 @@ class QmlxProtocol(LanguageServerProtocol):
         return super().structure_message(data)
 
     def handle_message(self, message: Any) -> None:
-        if not self._shutdown or getattr(message, "method", None) == types.EXIT:
+        method = getattr(message, "method", None)
+        if method == types.INITIALIZE and self._workspace is not None:
+            # Columns are counted as the first one said, for as long as the connection lives.
+            self._refuse(message, "The server has been initialized already.")
+        elif not self._shutdown or method == types.EXIT:
             super().handle_message(message)
         elif hasattr(message, "method"):
-            if getattr(message, "id", None) is not None:
-                code = int(types.ErrorCodes.InvalidRequest)
-                error = types.ResponseError(code=code, message="The server is shutting down.")
-                self._send_response(message.id, error=error)
+            self._refuse(message, "The server is shutting down.")
         else:
             self._handle_response(message.id, getattr(message, "result", None), getattr(message, "error", None))
+
+    def _refuse(self, message: Any, why: str) -> None:
+        if getattr(message, "id", None) is not None:
+            error = types.ResponseError(code=int(types.ErrorCodes.InvalidRequest), message=why)
+            self._send_response(message.id, error=error)
 
     def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         future: Any = self._request_futures.get(msg_id)
@@ -140,6 +151,11 @@ class QmlxProtocol(LanguageServerProtocol):
     def _handle_cancel_notification(self, msg_id: Any) -> None:
         if _is_id(msg_id) and msg_id in self._request_futures:
             super()._handle_cancel_notification(msg_id)
+
+    def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
+        if error is not None:
+            error.data = None  # pygls puts the stack there, with paths of this machine
+        super()._send_response(msg_id, result, error)
 
     def cancel_requests(self) -> list[asyncio.Future[Any]]:
         """Cancel every request that runs; returns what to wait for."""
@@ -170,10 +186,13 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
         try:
             data = _parsed(body)
         except (ValueError, RecursionError):
-            _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
+            _answer(protocol, None, types.ErrorCodes.ParseError, "The message is not valid JSON.")
             continue
         if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not _is_id(data.get("id", 0)):
-            _answer_nobody(protocol, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
+            _answer(protocol, None, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
+            continue
+        if not isinstance(data.get("method", ""), str):
+            _answer(protocol, data.get("id"), types.ErrorCodes.InvalidRequest, "The method is no name.")
             continue
         try:
             message = protocol.structure_message(data)
@@ -196,9 +215,10 @@ def _parsed(body: bytes) -> Any:
 
 
 def _encodable(value: Any) -> Any:
-    """``value`` without lone surrogates. They come as ``\\ud800``, or as bytes that begin like those of Hangul."""
+    """``value`` without lone surrogates. They come as ``\\ud800``, or as bytes that begin like those of Hangul.
+    A path may have those that stand for bytes, for it may be no text."""
     if isinstance(value, str):
-        return without_lone_surrogates(value)
+        return value if value.startswith("/") and is_path(value) else without_lone_surrogates(value)
     if isinstance(value, list):
         return [_encodable(item) for item in value]
     if isinstance(value, dict):
@@ -237,5 +257,5 @@ def _is_id(value: Any) -> bool:
     return value is None or (isinstance(value, (str, int)) and not isinstance(value, bool))
 
 
-def _answer_nobody(protocol: Any, code: types.ErrorCodes, message: str) -> None:
-    protocol._send_data({"jsonrpc": "2.0", "id": None, "error": {"code": int(code), "message": message}})
+def _answer(protocol: Any, number: str | int | None, code: types.ErrorCodes, message: str) -> None:
+    protocol._send_data({"jsonrpc": "2.0", "id": number, "error": {"code": int(code), "message": message}})

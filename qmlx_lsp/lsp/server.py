@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
@@ -25,8 +26,11 @@ class QmlxServer(LanguageServer):
     """pygls's server object for one connection; it serves nothing by itself."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Errors are answers to requests; no window pops up for them."""
-        logger.debug("%s: %s", source, error)
+        """Errors are answers to requests; no window pops up for them. What nobody has foreseen is a fault of ours."""
+        if isinstance(error, JsonRpcException) and not isinstance(error, JsonRpcInternalError):
+            logger.debug("%s: %s", source, error)
+        else:
+            logger.error("a message could not be handled: %s", error)
 
 
 @cache

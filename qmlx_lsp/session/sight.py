@@ -23,6 +23,7 @@ from qmlx_lsp.workspace.ignore import Ignore, is_secret_path
 from qmlx_lsp.workspace.mentions import Mention, mentions
 from qmlx_lsp.workspace.notebook import NOTEBOOK_BYTES_MAX, as_script, is_notebook
 from qmlx_lsp.workspace.parts import Range
+from qmlx_lsp.workspace.uris import is_path
 
 UNSAVED = "untitled:"
 """How the path of a document begins that has no file yet; the whole is its URI."""
@@ -205,9 +206,9 @@ def _mentioned(workspace: Workspace, mention: Mention, ask: Ask) -> str | None:
     folders = [workspace.root]
     if ask.path is not None and not ask.path.startswith(UNSAVED):
         folders.append(Path(ask.path).parent)
-    for folder in folders:
+    for folder in folders if is_path(mention.path) else ():
         path = relative(workspace.root, folder / mention.path)
-        if path is not None and (path in workspace.open_texts or (workspace.root / path).is_file()):
+        if path is not None and (path in workspace.open_texts or _is_file(workspace.root / path)):
             return _allowed(workspace, path)
     same = workspace.named(mention.path) if "/" not in mention.path and "." in mention.path else ()
     if len(same) > 1:
@@ -217,6 +218,13 @@ def _mentioned(workspace: Workspace, mention: Mention, ask: Ask) -> str | None:
     if mention.lines:
         raise QuestionError(f"There is no file {mention.path}: check the name, or ask without it.")
     return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long is in a question what any other is: no file's
+        return False
 
 
 def _check_showable(sight: Sight, max_bytes: int) -> None:
