@@ -79,6 +79,13 @@ lines = st.integers(-1, 5) | st.sampled_from([2**31, 2**63])
 columns = st.integers(-1, 9) | st.sampled_from([2**31, 2**63])
 places = st.tuples(lines, columns)
 edits = st.lists(st.tuples(st.none() | st.tuples(places, places), texts), max_size=4)
+cell_steps = st.one_of(
+    st.tuples(st.just("open notebook"), st.lists(st.tuples(st.booleans(), texts), max_size=3)),
+    st.tuples(st.just("splice"), st.integers(0, 2), st.integers(0, 1), st.lists(texts, max_size=2)),
+    st.tuples(st.just("splice"), st.integers(-1, 4), st.integers(0, 3), st.lists(texts, max_size=2)),
+    st.tuples(st.just("type"), st.integers(0, 3), edits),
+    st.tuples(st.just("close notebook")),
+)
 steps = st.one_of(
     st.tuples(st.just("open"), names, spelling, versions, texts),
     st.tuples(st.just("change"), names, spelling, versions, edits),
@@ -87,12 +94,9 @@ steps = st.one_of(
     st.tuples(st.just("close"), names, spelling),
     st.tuples(st.sampled_from(["save", "focus"]), names, spelling),
     st.tuples(st.just("nonsense"), st.sampled_from(METHODS), st.sampled_from(NONSENSE)),
-    st.tuples(st.just("open notebook"), st.lists(st.tuples(st.booleans(), texts), max_size=3)),
-    st.tuples(st.just("splice"), st.integers(0, 2), st.integers(0, 1), st.lists(texts, max_size=2)),
-    st.tuples(st.just("splice"), st.integers(-1, 4), st.integers(0, 3), st.lists(texts, max_size=2)),
-    st.tuples(st.just("type"), st.integers(0, 3), edits),
-    st.tuples(st.just("close notebook")),
+    cell_steps,
 )
+cell_bursts = st.tuples(st.just("vscode-1.139"), st.lists(cell_steps, min_size=1, max_size=2), st.integers(0, 2**32))
 bursts = st.tuples(st.sampled_from(sorted(CLIENTS)), st.lists(steps, min_size=1, max_size=6), st.integers(0, 2**32))
 
 
@@ -341,8 +345,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @given(st.lists(bursts, min_size=1, max_size=5))
-@settings(deadline=None, max_examples=100, derandomize=True, database=None)
+@settings(deadline=None, max_examples=80, derandomize=True, database=None)
 def test_what_is_held_is_what_the_model_says(stage: Stage, program: list[Any]) -> None:
+    stage.runner.run(_play(stage, program))
+
+
+@given(st.lists(cell_bursts, min_size=1, max_size=6))
+@settings(deadline=None, max_examples=50, derandomize=True, database=None)
+def test_what_is_held_of_notebooks_is_what_the_model_says(stage: Stage, program: list[Any]) -> None:
     stage.runner.run(_play(stage, program))
 
 
