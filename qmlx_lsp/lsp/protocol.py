@@ -32,6 +32,7 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 from pygls.protocol.language_server import lsp_method
 
 from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.lsp.convert import folder_path
 from qmlx_lsp.workspace.document import without_lone_surrogates
 from qmlx_lsp.workspace.uris import is_path
 
@@ -95,6 +96,8 @@ class QmlxProtocol(LanguageServerProtocol):
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        if params.root_uri is not None and folder_path(params.root_uri) is None:
+            params.root_uri = None  # pygls takes it apart, and raises where it is no address
         result = yield from super().lsp_initialize(params)
         self.complete(result.capabilities)
         return result

@@ -350,6 +350,24 @@ async def test_b23_answers_to_what_nobody_asked_touch_no_request_of_the_clients_
         assert await editor.leave()
 
 
+@pytest.mark.parametrize(
+    "root",
+    [{"rootUri": "file://[::1"}, {"rootUri": ""}, {"rootPath": "relative"}, {"rootPath": "/a\0"}, {"processId": 2**70},
+     {"workspaceFolders": [{"uri": "file://[::1", "name": "x"}, {"uri": "\ud800", "name": ""}]}],
+)  # fmt: skip
+async def test_strange_folders_are_no_folders(b: Bench, root: dict[str, Any]) -> None:
+    editor = InMemory(b.app)
+    params = {"processId": None, "rootUri": None, "capabilities": {}, **root}
+    body = json.dumps({"jsonrpc": "2.0", "id": "x", "method": "initialize", "params": params}).encode()
+    editor._asked.append("x")
+    editor.send_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+    assert (await editor.result("x"))["capabilities"]["textDocumentSync"]["change"] == 2
+    event = {"added": [{"uri": "file://[::1", "name": ""}], "removed": [{"uri": "%00", "name": ""}]}
+    editor.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+    assert "No workspace folder is open" in (await editor.refused("qmlx/ask", {"text": "Q"}))[1]
+    assert await editor.leave()
+
+
 async def test_a_second_initialize_changes_nothing(b: Bench) -> None:
     editor = await editor_of(b, "helix-25.07")
     file = b.project / "a.py"
