@@ -115,6 +115,21 @@ async def test_b04_lone_cr_and_all_three_in_one_file(b: Bench) -> None:
     assert await editor.leave()
 
 
+async def test_b04_lines_that_are_pointed_at_are_the_editors(b: Bench) -> None:
+    file = b.project / "mac.py"
+    file.write_bytes(b"".join(b"line_%d = %d\r" % (n, n) for n in range(1, 3000)))  # too large to be told whole
+    editor = await editor_of(b)
+    span = {"start": {"line": 1499, "character": 0}, "end": {"line": 1500, "character": 1}}
+    about = {"text": "Q", "textDocument": {"uri": file.as_uri()}, "range": span}
+    await editor.request("qmlx/ask", about)
+    assert "Lines 1500-1501 of mac.py:\n```python\nline_1500 = 1500\nline_1501 = 1501\n```" in told(b)[-1]
+    (b.project / "named.py").write_bytes(file.read_bytes())
+    await editor.request("qmlx/ask", {"text": "@named.py:2500-2501"})
+    assert "line_2500 = 2500\nline_2501 = 2501\n" in told(b)[-1]
+    assert "line_1 = 1\n" not in told(b)[-1]
+    assert await editor.leave()
+
+
 async def test_b07_no_change_outside_ends_anything(b: Bench) -> None:
     editor = await editor_of(b)
     file = b.project / "a.py"
@@ -352,8 +367,8 @@ async def test_b23_answers_to_what_nobody_asked_touch_no_request_of_the_clients_
 
 @pytest.mark.parametrize(
     "root",
-    [{"rootUri": "file://[::1"}, {"rootUri": ""}, {"rootPath": "relative"}, {"rootPath": "/a\0"}, {"processId": 2**70},
-     {"workspaceFolders": [{"uri": "file://[::1", "name": "x"}, {"uri": "\ud800", "name": ""}]}],
+    [{"rootUri": "file://[::1"}, {"rootUri": ""}, {"rootPath": "relative"}, {"rootPath": "/a\0"},
+     {"processId": 2**70}, {"workspaceFolders": [{"uri": "file://[::1", "name": "x"}, {"uri": "%", "name": ""}]}],
 )  # fmt: skip
 async def test_strange_folders_are_no_folders(b: Bench, root: dict[str, Any]) -> None:
     editor = InMemory(b.app)
