@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import reprlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.session.sight import UNSAVED
 from qmlx_lsp.workspace.diagnostics import Diagnostic
 from qmlx_lsp.workspace.mirror import canonical_uri
+from qmlx_lsp.workspace.notebook import is_notebook
+from qmlx_lsp.workspace.uris import is_path
 
 
 async def ask(connection: Connection, params: Any) -> dict[str, Any]:
@@ -27,7 +31,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
         wanted = ask_params(params)
         path = None if wanted.uri is None else _path(connection, wanted.uri)
         root = root_of(connection, wanted.root, path)
-        lines, at = lines_from(wanted.range), cursor_from(wanted.range)
+        lines, at = _lines(connection, wanted.uri, lines_from(wanted.range), cursor_from(wanted.range))
         found = _diagnostics(connection, wanted)
         question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
         if wanted.uri is not None:
@@ -53,19 +57,50 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
 
 
 def _path(connection: Connection, uri: str) -> str:
-    """The document's file, or its URI if it is open and has no file yet. Raises QuestionError."""
+    """The document's file, or its URI if it is open and has no file yet; of a cell those of its notebook. Raises
+    QuestionError."""
+    notebook = connection.registry.notebooks.of_cell(connection, uri)
+    uri = uri if notebook is None else notebook.uri
     key = canonical_uri(uri)
-    if key.startswith(UNSAVED) and connection.registry.mirror.document(key) is not None:
+    if key.startswith(UNSAVED) and (notebook or connection.registry.mirror.document(key)) is not None:
         return key
     return file_path(uri)
 
 
 def _diagnostics(connection: Connection, wanted: AskParams) -> tuple[Diagnostic, ...] | None:
     """What checkers say of the document, as the editor says now or has let us see. Raises QuestionError."""
+    if wanted.uri is None:
+        return None
+    registry = connection.registry
+    document = registry.mirror.document(wanted.uri)
+    found = None if document is None else connection.checked.of(document.uri, document.version)
     if wanted.diagnostics is not None:
-        return diagnostics_from(wanted.diagnostics)
-    document = None if wanted.uri is None else connection.registry.mirror.document(wanted.uri)
-    return None if document is None else connection.checked.of(document.uri, document.version)
+        found = diagnostics_from(wanted.diagnostics)
+    notebook = registry.notebooks.of_cell(connection, wanted.uri)
+    if not found or notebook is None:
+        return found
+    before, total = registry.notebooks.lines(notebook, wanted.uri) or (0, 0)
+    return tuple(replace(one, line=before + min(one.line, total)) for one in found)
+
+
+def _lines(
+    connection: Connection, uri: str | None, lines: tuple[int, int] | None, at: int | None
+) -> tuple[tuple[int, int] | None, int | None]:
+    """The lines that are pointed at, where the text that is told has them: a cell's in the script of its notebook.
+    None for those of the JSON that an editor shows of a notebook, which is not told."""
+    if uri is None:
+        return lines, at
+    notebooks, mirror = connection.registry.notebooks, connection.registry.mirror
+    notebook = notebooks.of_cell(connection, uri)
+    if notebook is None:
+        as_json = is_notebook(uri) and mirror.copy(connection, uri) is not None
+        return (None, None) if as_json else (lines, at)
+    place = notebooks.lines(notebook, uri)
+    if place is None or not place[1]:
+        return None, None
+    before, total = place
+    shifted = None if lines is None else (before + min(lines[0], total), before + min(lines[1], total))
+    return shifted, None if at is None else before + min(at, total)
 
 
 def root_of(connection: Connection, given: str | None, path: str | None = None) -> Path:
@@ -111,6 +146,8 @@ async def context(connection: Connection, params: Any) -> dict[str, Any]:
     """What the conversation of a root knows of its files, or the text that is held for one of them."""
     try:
         given, file = context_params(params)
+        if file is not None and not is_path(file):
+            raise QuestionError(f"{reprlib.repr(file)} can be no file's name: check it.")
         return await connection.registry.context(root_of(connection, given, None), file)
     except QmlxError as error:
         raise RequestFailedError.of_error(error) from error

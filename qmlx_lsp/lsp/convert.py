@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,9 @@ from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.workspace.diagnostics import Diagnostic
-from qmlx_lsp.workspace.document import Change
 from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
+from qmlx_lsp.workspace.uris import is_path
 
 
 def choose_encoding(capabilities: types.ClientCapabilities) -> Encoding:
@@ -24,19 +23,6 @@ def choose_encoding(capabilities: types.ClientCapabilities) -> Encoding:
         if value in set(Encoding):
             return Encoding(value)
     return Encoding.UTF16
-
-
-def changes_from(events: Sequence[Any]) -> list[Change]:
-    """Content changes of a ``didChange``, in order."""
-    found = []
-    for event in events:
-        span = getattr(event, "range", None)
-        if span is None:
-            found.append(Change(event.text))
-        else:
-            start, end = span.start, span.end
-            found.append(Change(event.text, ((start.line, start.character), (end.line, end.character))))
-    return found
 
 
 def roots_from(params: types.InitializeParams) -> list[Path]:
@@ -50,9 +36,10 @@ def roots_from(params: types.InitializeParams) -> list[Path]:
 
 
 def folder_path(uri: str) -> Path | None:
-    """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme."""
+    """The folder of a file URI (or a plain absolute path) by its one real name, None for another scheme and for what
+    can be no folder's name."""
     path = uri if uri.startswith("/") else uri_to_path(uri)
-    return None if path is None or "\0" in path else Path(os.path.realpath(path))
+    return None if path is None or not is_path(path) else Path(os.path.realpath(path))
 
 
 def file_path(uri: str) -> str:

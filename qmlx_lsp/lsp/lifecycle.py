@@ -34,10 +34,14 @@ def initialize(connection: Connection, params: types.InitializeParams) -> None:
 
 
 def complete(connection: Connection, capabilities: types.ServerCapabilities) -> None:
-    """What pygls cannot know: our encoding is the connection's, our commands, and our own methods."""
+    """What pygls cannot know: our encoding is the connection's, our commands, all cells of all notebooks, and our own
+    methods."""
     capabilities.position_encoding = types.PositionEncodingKind(connection.encoding.value)
     capabilities.execute_command_provider = types.ExecuteCommandOptions(commands=list(COMMANDS))
     capabilities.code_action_provider = types.CodeActionOptions(code_action_kinds=list(KINDS_OFFERED))
+    if connection.capabilities is not None and connection.capabilities.notebook_document is not None:
+        every = types.NotebookDocumentFilterWithNotebook(notebook="*")
+        capabilities.notebook_document_sync = types.NotebookDocumentSyncOptions([every], save=True)
     capabilities.experimental = {"qmlx": EXPERIMENTAL}
 
 

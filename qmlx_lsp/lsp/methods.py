@@ -21,6 +21,9 @@ TOOL_RESULT = "qmlx/toolResult"
 STREAM = "qmlx/stream"
 DID_CHANGE_STATUS = "qmlx/didChangeStatus"
 
+TURNS_MAX = 1 << 31
+"""Turns that are asked for at most; more than any conversation has."""
+
 # What capabilities.experimental.qmlx says we have.
 EXPERIMENTAL = {
     "ask": True, "conversation": True, "status": True, "context": True, "toolResult": True, "stream": True,
@@ -69,7 +72,7 @@ def conversation_params(params: Any) -> tuple[str | None, int | None]:
     limit = _field(given, "limit", int, "limit")
     if limit is not None and limit < 0:
         raise QuestionError(f"limit is {limit}, but must be 0 or more.")
-    return _field(given, "root", str, "root"), limit
+    return _field(given, "root", str, "root"), None if limit is None else min(limit, TURNS_MAX)
 
 
 def context_params(params: Any) -> tuple[str | None, str | None]:

@@ -5,11 +5,15 @@ What is changed and why (pygls 2.1.1):
 * Documents are kept in our own mirror; pygls's workspace splits lines at form feed and U+2028 and is not filled.
 * Messages of our own methods keep their parameters as plain dicts; pygls renames keys that are no identifiers, and
   a nested key ``jsonrpc`` loses the message.
+* So do those about documents: pygls drops a whole message for one odd value in it, and who never hears of a change
+  does not know that their text is wrong.
+* A text from outside is text: lone surrogates, which no file, database or prompt can hold, end at this door.
+* An answer of the client is for requests of ours only; pygls would give it to a request of the client's own.
 * After ``shutdown``, requests are answered with InvalidRequest and responses are still taken; pygls drops both.
 * A late answer to a request of ours that was cancelled is dropped; pygls raises in the reader.
 * ``workspace/executeCommand`` is one handler of ours, which can be cancelled; pygls's own cannot.
 * ``exit`` ends this connection, not the process.
-* What is sent is not logged: it holds the user's files.
+* What is sent is not logged: it holds the user's files. Nor is our stack sent.
 """
 
 from __future__ import annotations
@@ -28,11 +32,35 @@ from pygls.protocol.json_rpc import JsonRPCNotification, JsonRPCRequestMessage
 from pygls.protocol.language_server import lsp_method
 
 from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.lsp.convert import folder_path
+from qmlx_lsp.workspace.document import without_lone_surrogates
+from qmlx_lsp.workspace.uris import is_path
 
 logger = logging.getLogger(__name__)
 
 HEADER_LINE_BYTES_MAX = 4096
 MESSAGE_BYTES_MAX = 256 << 20
+
+AS_THEY_COME = frozenset(
+    {
+        types.TEXT_DOCUMENT_DID_OPEN,
+        types.TEXT_DOCUMENT_DID_CHANGE,
+        types.TEXT_DOCUMENT_DID_CLOSE,
+        types.TEXT_DOCUMENT_DID_SAVE,
+        types.NOTEBOOK_DOCUMENT_DID_OPEN,
+        types.NOTEBOOK_DOCUMENT_DID_CHANGE,
+        types.NOTEBOOK_DOCUMENT_DID_CLOSE,
+        types.NOTEBOOK_DOCUMENT_DID_SAVE,
+    }
+)
+"""Methods of the protocol whose parameters are not made into its types."""
+
+OURS_ALONE = AS_THEY_COME | {
+    types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS,
+    types.WORKSPACE_EXECUTE_COMMAND,
+    types.WINDOW_WORK_DONE_PROGRESS_CANCEL,
+}
+"""Methods that pygls serves too, and for which our handlers stand alone."""
 
 for _name in ("pygls", "pygls.protocol", "pygls.protocol.json_rpc", "pygls.protocol.language_server"):
     logging.getLogger(_name).setLevel(logging.CRITICAL)
@@ -68,6 +96,8 @@ class QmlxProtocol(LanguageServerProtocol):
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
+        if params.root_uri is not None and folder_path(params.root_uri) is None:
+            params.root_uri = None  # pygls takes it apart, and raises where it is no address
         result = yield from super().lsp_initialize(params)
         self.complete(result.capabilities)
         return result
@@ -81,36 +111,14 @@ class QmlxProtocol(LanguageServerProtocol):
         """Whether ``shutdown`` was asked before the end."""
         return self._shutdown
 
-    # Our own handlers of these are registered as features and hold the mirror.
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_OPEN, params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_CHANGE, params)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: Any) -> Any:
-        return self._forward(types.TEXT_DOCUMENT_DID_CLOSE, params)
-
-    @lsp_method(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
-    def lsp_workspace__did_change_workspace_folders(self, params: Any) -> Any:
-        return self._forward(types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS, params)
-
-    def _forward(self, method: str, params: Any) -> None:
-        handler = self.fm.features.get(method)
-        if handler is not None:
-            handler(params)
-
     def _get_handler(self, feature_name: str) -> Any:
-        if feature_name == types.WORKSPACE_EXECUTE_COMMAND and feature_name in self.fm.features:
+        if feature_name in OURS_ALONE and feature_name in self.fm.features:
             return self.fm.features[feature_name]
         return super()._get_handler(feature_name)
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         method = data.get("method")
-        if isinstance(method, str) and self.get_message_type(method) is None:
+        if isinstance(method, str) and (method in AS_THEY_COME or self.get_message_type(method) is None):
             params = data.get("params") or {}
             if "id" in data:
                 return JsonRPCRequestMessage(id=data["id"], jsonrpc="2.0", method=method, params=params)
@@ -118,18 +126,26 @@ class QmlxProtocol(LanguageServerProtocol):
         return super().structure_message(data)
 
     def handle_message(self, message: Any) -> None:
-        if not self._shutdown or getattr(message, "method", None) == types.EXIT:
+        method = getattr(message, "method", None)
+        if method == types.INITIALIZE and self._workspace is not None:
+            # Columns are counted as the first one said, for as long as the connection lives.
+            self._refuse(message, "The server has been initialized already.")
+        elif not self._shutdown or method == types.EXIT:
             super().handle_message(message)
         elif hasattr(message, "method"):
-            if getattr(message, "id", None) is not None:
-                code = int(types.ErrorCodes.InvalidRequest)
-                error = types.ResponseError(code=code, message="The server is shutting down.")
-                self._send_response(message.id, error=error)
+            self._refuse(message, "The server is shutting down.")
         else:
             self._handle_response(message.id, getattr(message, "result", None), getattr(message, "error", None))
 
+    def _refuse(self, message: Any, why: str) -> None:
+        if getattr(message, "id", None) is not None:
+            error = types.ResponseError(code=int(types.ErrorCodes.InvalidRequest), message=why)
+            self._send_response(message.id, error=error)
+
     def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
-        future = self._request_futures.get(msg_id)
+        future: Any = self._request_futures.get(msg_id)
+        if asyncio.isfuture(future):
+            return
         if future is not None and (future.cancelled() or future.done()):
             self._request_futures.pop(msg_id, None)
             return
@@ -138,6 +154,11 @@ class QmlxProtocol(LanguageServerProtocol):
     def _handle_cancel_notification(self, msg_id: Any) -> None:
         if _is_id(msg_id) and msg_id in self._request_futures:
             super()._handle_cancel_notification(msg_id)
+
+    def _send_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
+        if error is not None:
+            error.data = None  # pygls puts the stack there, with paths of this machine
+        super()._send_response(msg_id, result, error)
 
     def cancel_requests(self) -> list[asyncio.Future[Any]]:
         """Cancel every request that runs; returns what to wait for."""
@@ -166,20 +187,48 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
         except (asyncio.IncompleteReadError, _BrokenFrame, ConnectionError):
             return False
         try:
-            data = json.loads(body)
-        except ValueError:
-            _answer_nobody(protocol, types.ErrorCodes.ParseError, "The message is not valid JSON.")
+            data = _parsed(body)
+        except (ValueError, RecursionError):
+            _answer(protocol, None, types.ErrorCodes.ParseError, "The message is not valid JSON.")
             continue
         if not isinstance(data, dict) or data.get("jsonrpc") != "2.0" or not _is_id(data.get("id", 0)):
-            _answer_nobody(protocol, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
+            _answer(protocol, None, types.ErrorCodes.InvalidRequest, "The message is no JSON-RPC 2.0 message.")
+            continue
+        if not isinstance(data.get("method", ""), str):
+            _answer(protocol, data.get("id"), types.ErrorCodes.InvalidRequest, "The method is no name.")
             continue
         try:
             message = protocol.structure_message(data)
         except JsonRpcException as error:
             if data.get("id") is not None and "method" in data:
                 protocol._send_response(data["id"], error=error.to_response_error())
+            elif data.get("id") is not None:  # an answer that is none; whoever waits for it need not wait longer
+                protocol._handle_response(data["id"], error=error.to_response_error())
             continue
         protocol.handle_message(message)
+
+
+def _parsed(body: bytes) -> Any:
+    """The JSON of a message, in which every text can be encoded. A byte that is no UTF-8 spoils its character, not
+    the message: what is lost with a change would be lost unsaid. Raises ValueError or RecursionError."""
+    try:
+        text = body.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = body.decode("utf-8", "replace")
+    data = json.loads(text)
+    return _encodable(data) if b"\\u" in body or b"\xed" in body else data
+
+
+def _encodable(value: Any) -> Any:
+    """``value`` without lone surrogates. They come as ``\\ud800``, or as bytes that begin like those of Hangul.
+    A path may have those that stand for bytes, for it may be no text."""
+    if isinstance(value, str):
+        return value if value.startswith("/") and is_path(value) else without_lone_surrogates(value)
+    if isinstance(value, list):
+        return [_encodable(item) for item in value]
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in value.items()}
+    return value
 
 
 async def _content_length(reader: Reader, line: bytes) -> int | None:
@@ -213,5 +262,5 @@ def _is_id(value: Any) -> bool:
     return value is None or (isinstance(value, (str, int)) and not isinstance(value, bool))
 
 
-def _answer_nobody(protocol: Any, code: types.ErrorCodes, message: str) -> None:
-    protocol._send_data({"jsonrpc": "2.0", "id": None, "error": {"code": int(code), "message": message}})
+def _answer(protocol: Any, number: str | int | None, code: types.ErrorCodes, message: str) -> None:
+    protocol._send_data({"jsonrpc": "2.0", "id": number, "error": {"code": int(code), "message": message}})

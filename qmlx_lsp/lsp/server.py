@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
@@ -25,8 +26,11 @@ class QmlxServer(LanguageServer):
     """pygls's server object for one connection; it serves nothing by itself."""
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Errors are answers to requests; no window pops up for them."""
-        logger.debug("%s: %s", source, error)
+        """Errors are answers to requests; no window pops up for them. What nobody has foreseen is a fault of ours."""
+        if isinstance(error, JsonRpcException) and not isinstance(error, JsonRpcInternalError):
+            logger.debug("%s: %s", source, error)
+        else:
+            logger.error("a message could not be handled: %s", error)
 
 
 @cache
@@ -63,10 +67,14 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
         types.TEXT_DOCUMENT_DID_CLOSE: lambda params: documents.did_close(connection, params),
         types.TEXT_DOCUMENT_DID_SAVE: lambda params: documents.did_save(connection, params),
         types.WORKSPACE_DID_CHANGE_CONFIGURATION: lambda params: configuration.did_change(connection, params),
+        types.NOTEBOOK_DOCUMENT_DID_OPEN: lambda params: documents.did_open_notebook(connection, params),
+        types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: documents.did_change_notebook(connection, params),
+        types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: documents.did_close_notebook(connection, params),
+        types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: documents.did_save_notebook(connection, params),
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda p: lifecycle.did_change_folders(connection, p),
         types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
     }
-    plain[methods.DID_FOCUS] = lambda params: documents.did_focus(connection, methods.focused(params) or "")
+    plain[methods.DID_FOCUS] = lambda params: documents.did_focus(connection, methods.focused(params))
     for method, handler in plain.items():
         server.feature(method)(handler)
 

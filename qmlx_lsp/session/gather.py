@@ -20,6 +20,7 @@ from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.transcript import Draft
 from qmlx_lsp.workspace import diagnostics
 from qmlx_lsp.workspace.parts import Range, relevant, words
+from qmlx_lsp.workspace.positions import split_lines
 from qmlx_lsp.workspace.renames import Rename, folders, pair
 from qmlx_lsp.workspace.told import (
     STALE,
@@ -136,7 +137,7 @@ def _telling(ask: Ask, sight: Sight, before: str | None, limits: Limits, budget:
 def _within(sight: Sight) -> list[Range]:
     """The lines pointed at that there are."""
     assert sight.text is not None
-    total = max(1, sight.text.count("\n") + (not sight.text.endswith("\n")))
+    total = max(1, len(split_lines(sight.text)))
     return [(min(first, total), min(last, total)) for first, last in sight.lines]
 
 

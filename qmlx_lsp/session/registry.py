@@ -32,8 +32,10 @@ from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
+from qmlx_lsp.workspace.cells import Notebooks
 from qmlx_lsp.workspace.changes import Changes
 from qmlx_lsp.workspace.mirror import Mirror, canonical_uri, uri_to_path
+from qmlx_lsp.workspace.notebook import shown_as_text
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class Registry:
         self.services = services
         self.loader = loader
         self.mirror = Mirror()
+        self.notebooks = Notebooks(self.mirror)
         self._projects: dict[Path, Project] = {}
         self.make_watch: Callable[..., Watch] = Watch
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
@@ -83,16 +86,17 @@ class Registry:
         """Texts of the open documents below ``root`` by relative path, the latest used first; and of those that have
         no file yet, by URI.
 
-        A document whose text is not known for certain (changes came without their beginning) is left out.
+        A document whose text is not known for certain (changes came without their beginning) is left out. A
+        notebook is its script.
         """
         texts: dict[str, str] = {}
-        for uri in self.mirror.open_uris():
-            document, file = self.mirror.document(uri), uri_to_path(uri)
-            if document is None or not document.synced:
-                continue
+        for uri, text in self.notebooks.texts():
+            file = uri_to_path(uri)
             path = relative(root, file) if file is not None else canonical_uri(uri)
             if path is not None and (file is not None or path.startswith(UNSAVED)):
-                texts.setdefault(path, document.text)
+                shown = shown_as_text(path, text)
+                if shown is not None:
+                    texts.setdefault(path, shown)
         return texts
 
     def project(self, root: Path) -> Project:
@@ -250,6 +254,7 @@ class Registry:
 
     def drop_client(self, client: Hashable) -> None:
         """An editor has gone: its open documents are no longer the truth."""
+        self.notebooks.drop_client(client)
         self.mirror.drop_client(client)
         for project in self._projects.values():
             project.drop_client(client)

@@ -21,7 +21,9 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.workspace.ignore import Ignore, is_secret_path
 from qmlx_lsp.workspace.mentions import Mention, mentions
+from qmlx_lsp.workspace.notebook import NOTEBOOK_BYTES_MAX, as_script, is_notebook
 from qmlx_lsp.workspace.parts import Range
+from qmlx_lsp.workspace.uris import is_path
 
 UNSAVED = "untitled:"
 """How the path of a document begins that has no file yet; the whole is its URI."""
@@ -202,9 +204,9 @@ def _mentioned(workspace: Workspace, mention: Mention, ask: Ask) -> str | None:
     folders = [workspace.root]
     if ask.path is not None and not ask.path.startswith(UNSAVED):
         folders.append(Path(ask.path).parent)
-    for folder in folders:
+    for folder in folders if is_path(mention.path) else ():
         path = relative(workspace.root, folder / mention.path)
-        if path is not None and (path in workspace.open_texts or (workspace.root / path).is_file()):
+        if path is not None and (path in workspace.open_texts or _is_file(workspace.root / path)):
             return _allowed(workspace, path)
     same = workspace.named(mention.path) if "/" not in mention.path and "." in mention.path else ()
     if len(same) > 1:
@@ -214,6 +216,13 @@ def _mentioned(workspace: Workspace, mention: Mention, ask: Ask) -> str | None:
     if mention.lines:
         raise QuestionError(f"There is no file {mention.path}: check the name, or ask without it.")
     return None
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that is too long is in a question what any other is: no file's
+        return False
 
 
 def _check_showable(sight: Sight, max_bytes: int) -> None:
@@ -234,17 +243,18 @@ def _check_showable(sight: Sight, max_bytes: int) -> None:
 
 
 def _on_disk(file: Path, blank: Sight, max_bytes: int) -> Sight:
-    """``blank`` with what the disk has."""
+    """``blank`` with what the disk has; of a notebook its script, for most of a large one is not told."""
 
     def hidden(why: str, size: int | None = None) -> Sight:
         return Sight(blank.path, None, blank.role, why, size, blank.lines)
 
+    notebook = is_notebook(blank.path)
     try:
         about = file.stat()
         size = about.st_size
         if not stat.S_ISREG(about.st_mode):  # reading a pipe or a device may never end
             return hidden("no file")
-        if size > max_bytes:
+        if size > (max(max_bytes, NOTEBOOK_BYTES_MAX) if notebook else max_bytes):
             return hidden("too large", size)
         data = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -252,6 +262,9 @@ def _on_disk(file: Path, blank: Sight, max_bytes: int) -> Sight:
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return hidden("unreadable")
     try:
-        return Sight(blank.path, data.decode("utf-8"), blank.role, lines=blank.lines)
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         return hidden("binary")
+    if notebook and (found := as_script(text)) is not None:
+        text, size = found, len(found.encode())
+    return hidden("too large", size) if size > max_bytes else Sight(blank.path, text, blank.role, lines=blank.lines)

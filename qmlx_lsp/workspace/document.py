@@ -71,11 +71,11 @@ class Document:
         assert held is not None
         return Document(uri, language, self.version, held, synced=self.synced)
 
-    def doubtful(self) -> Document:
-        """The same, known to lack a change."""
+    def doubtful(self, version: int | None = None) -> Document:
+        """The same, known to lack a change: that of ``version``, or one before its own."""
         held = self._text if self._lines is None else self._lines
         assert held is not None
-        return Document(self.uri, self.language, self.version, held, synced=False)
+        return Document(self.uri, self.language, self.version if version is None else version, held, synced=False)
 
 
 @dataclass(frozen=True, slots=True)

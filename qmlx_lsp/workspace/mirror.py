@@ -87,6 +87,17 @@ class Mirror:
         if changes:
             copy.changed = tick
 
+    def missed(self, client: Hashable, uri: str, version: int | None) -> None:
+        """A client's document has changed in a way that could not be understood."""
+        key, _ = self._use(uri)
+        copies = self._copies.setdefault(key, {})
+        copy = copies.get(client)
+        if copy is None:
+            copies[client] = _Copy(Document(uri, "", version, "", synced=False), has_text=False)
+        else:
+            late = not _above(version, copy.document.version)
+            copy.document = copy.document.doubtful(None if late else version)
+
     def close(self, client: Hashable, uri: str) -> None:
         """A client shows the document no more; another client's text, or else the disk, is the truth again."""
         self._remove(canonical_uri(uri), client)
@@ -100,6 +111,11 @@ class Mirror:
         """The client's user looks at the document: it is the most recently used. Nothing if it is not open there."""
         if client in self._copies.get(canonical_uri(uri), {}):
             self._use(uri)
+
+    def copy(self, client: Hashable, uri: str) -> Document | None:
+        """The text as that client has it, ``None`` if it has the document not open."""
+        copy = self._copies.get(canonical_uri(uri), {}).get(client)
+        return copy.document if copy else None
 
     def document(self, uri: str) -> Document | None:
         """The text that counts, or ``None`` if nobody has the document open.

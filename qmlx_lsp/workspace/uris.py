@@ -14,6 +14,13 @@ from urllib.parse import quote, unquote_to_bytes
 
 from qmlx_lsp.workspace.document import without_lone_surrogates
 
+PATH_BYTES_MAX = 4096
+"""Bytes of a path at most: what Linux allows; macOS allows 1,024."""
+NAME_BYTES_MAX = 1024
+"""Bytes of a name in a path at most. Linux and macOS allow 255, network file systems more."""
+FOLDERS_MAX = 256
+"""Folders on the way to a file at most. Nobody nests them so deep, and what is private is asked for each."""
+
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 _AUTHORITY = re.compile(r"//([^/]*)")
 _DRIVE = re.compile(r"/[A-Za-z]:(?=/|$)")
@@ -44,7 +51,8 @@ def canonical_uri(uri: str) -> str:
 
 
 def uri_to_path(uri: str) -> str | None:
-    """The local absolute path of a ``file`` URI; ``None`` for any other scheme, another host or no absolute path.
+    """The local absolute path of a ``file`` URI; ``None`` for any other scheme, another host, no absolute path, and
+    for what can be the name of no file.
 
     Bytes that are not UTF-8 come as the lone surrogates that ``os`` functions understand.
     """
@@ -52,9 +60,18 @@ def uri_to_path(uri: str) -> str | None:
     if scheme != "file":
         return None
     host, path = _file_parts(rest)
-    if host or not path.startswith("/") or "\0" in path:
-        return None
-    return path
+    return path if not host and path.startswith("/") and is_path(path) else None
+
+
+def is_path(path: str) -> bool:
+    """Whether a file system may hold something of that name. To ask it about others is an error, or takes long."""
+    try:
+        raw = path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a lone surrogate that stands for no byte
+        return False
+    names = raw.split(b"/")
+    fits = len(raw) < PATH_BYTES_MAX and len(names) <= FOLDERS_MAX + 1 and max(map(len, names)) <= NAME_BYTES_MAX
+    return fits and b"\0" not in raw
 
 
 def path_to_uri(path: str) -> str:

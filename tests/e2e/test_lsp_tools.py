@@ -407,7 +407,7 @@ async def test_a_result_from_the_editor(b: Bench) -> None:
     editor._asked.append("half")
     editor.send_bytes(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
     await editor.result("half")
-    assert contexts(b)[3] == "Result of \ufffd (tool lint):\n```\nhalf a pair: ?\n```\n"
+    assert contexts(b)[3] == "Result of \ufffd (tool lint):\n```\nhalf a pair: \ufffd\n```\n"
     for params, said in (
         (["x"], "The parameters of qmlx/toolResult must be an object."),
         ({"output": "x"}, "name is missing"),

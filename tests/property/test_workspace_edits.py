@@ -1,12 +1,11 @@
 """Incremental edits in three encodings against a reference that counts every character by itself."""
 
-import re
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qmlx_lsp.workspace.document import Change, Document, apply
 from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, split_lines
+from tests.support.reference_text import lines_of, reference_edit, reference_offset
 
 ALPHABET = [
     "a",
@@ -30,46 +29,6 @@ texts = st.lists(st.sampled_from(ALPHABET), max_size=25).map("".join)
 encodings = st.sampled_from(list(Encoding))
 places = st.tuples(st.integers(-1, 8), st.integers(-1, 12))
 quick = settings(deadline=None, max_examples=60)
-
-
-def width(char, encoding):
-    if encoding is Encoding.UTF32:
-        return 1
-    if encoding is Encoding.UTF16:
-        return 2 if ord(char) > 0xFFFF else 1
-    return 1 if ord(char) < 0x80 else 2 if ord(char) < 0x800 else 3 if ord(char) < 0x10000 else 4
-
-
-def lines_of(text):
-    """(offset, line without its terminator), by a split that is written independently of the package."""
-    parts = re.split(r"(\r\n|\r|\n)", text)
-    lines, offset = [], 0
-    for at in range(0, len(parts), 2):
-        lines.append((offset, parts[at]))
-        offset += len(parts[at]) + (len(parts[at + 1]) if at + 1 < len(parts) else 0)
-    return lines
-
-
-def reference_offset(text, place, encoding):
-    line, column = place
-    lines = lines_of(text)
-    if line < 0:
-        return 0
-    if line >= len(lines):
-        return len(text)
-    offset, content = lines[line]
-    used = 0
-    for char in content:
-        used += width(char, encoding)
-        if used > column:
-            break
-        offset += 1
-    return offset
-
-
-def reference_edit(text, place, other, piece, encoding):
-    start, end = sorted([reference_offset(text, place, encoding), reference_offset(text, other, encoding)])
-    return text[:start] + piece + text[end:]
 
 
 @given(texts, places, encodings)

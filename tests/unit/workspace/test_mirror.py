@@ -91,6 +91,33 @@ def test_open_after_a_dropped_change_makes_the_document_synced():
     assert mirror.document(U) == Document(U, "python", 1, "again")
 
 
+def test_change_that_was_not_understood_marks_the_document_until_a_full_text():
+    mirror = Mirror()
+    mirror.open("a", U, "python", 5, "abc")
+    mirror.missed("a", U, 6)
+    assert mirror.document(U) == Document(U, "python", 6, "abc", synced=False)
+    mirror.missed("a", U, None)
+    mirror.missed("a", U, 2)
+    assert mirror.document(U) == Document(U, "python", 6, "abc", synced=False)
+    mirror.change("a", U, 6, full("old"), U16)
+    assert mirror.document(U) == Document(U, "python", 6, "abc", synced=False)
+    mirror.change("a", U, 7, full("new"), U16)
+    assert mirror.document(U) == Document(U, "python", 7, "new")
+    mirror.missed("a", W, 3)
+    assert mirror.document(W) == Document(W, "", 3, "", synced=False)
+    mirror.open("a", W, "python", 3, "w")
+    assert mirror.document(W) == Document(W, "python", 3, "w")
+
+
+def test_copy_is_the_clients_own_whatever_the_others_have():
+    mirror = Mirror()
+    mirror.open("a", U, "python", 1, "mine")
+    mirror.change("b", U, 2, full("theirs"), U16)
+    assert mirror.copy("a", U) == Document(U, "python", 1, "mine")
+    assert mirror.copy("c", U) is None
+    assert mirror.document(U) == Document(U, "", 2, "theirs")
+
+
 def test_empty_change_list_loses_nothing_whatever_its_version():
     mirror = Mirror()
     mirror.open("a", U, "python", 5, "abc")

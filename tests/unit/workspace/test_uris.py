@@ -3,6 +3,7 @@
 import pytest
 
 from qmlx_lsp.workspace.mirror import canonical_uri, path_to_uri, uri_to_path
+from qmlx_lsp.workspace.uris import FOLDERS_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, is_path
 
 
 @pytest.mark.parametrize(
@@ -76,3 +77,18 @@ def test_paths_that_cannot_be_are_refused(path):
 
 def test_lone_surrogate_in_a_uri_does_not_raise():
     assert canonical_uri("file:///a\ud83d") == "file:///a%EF%BF%BD"
+
+
+@pytest.mark.parametrize(
+    ("path", "can"),
+    [
+        ("/a.py", True), ("", True), ("a b/\udcff.py", True), ("/\ud800", False), ("/a\0", False),
+        ("/" + "a" * NAME_BYTES_MAX, True), ("/" + "a" * (NAME_BYTES_MAX + 1), False), ("é" * 600, False),
+        ("/a" * FOLDERS_MAX, True), ("/a" * (FOLDERS_MAX + 1), False), (("/" + "a" * 900) * 5, False),
+        ("x/" * (PATH_BYTES_MAX // 2), False),
+    ],
+)  # fmt: skip
+def test_names_that_a_file_system_can_hold(path, can):
+    assert is_path(path) == can
+    if "\ud800" not in path:  # in a URI it is a character of its own
+        assert (uri_to_path(f"file:///{path}") is not None) == can
