@@ -44,4 +44,15 @@ def show(status: dict[str, Any]) -> None:
     for conversation in status["conversations"]:
         live = f"{conversation['live_tokens']:,} live" if conversation["live"] else "not live"
         busy = ", answering" if conversation["busy"] else ""
-        print(f"project  {conversation['root']}: {conversation['tokens']:,} tokens, {live}{busy}")
+        print(
+            f"project  {conversation['root']}: {conversation['tokens']:,} tokens, {live}{busy}{_disk(conversation)}"
+        )
+
+
+def _disk(conversation: dict[str, Any]) -> str:
+    """How the project's files are watched, where somebody works on them."""
+    disk = conversation["disk"]
+    if disk is None:
+        return ""
+    why = f": {disk['reason']}" if disk["reason"] else ""
+    return f", {disk['files']:,} files on disk ({disk['state']}{why})"

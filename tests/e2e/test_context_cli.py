@@ -82,6 +82,7 @@ async def test_files_with_what_was_told_and_what_is_pending(h: Home) -> None:
     await editor.leave()
 
 
+@pytest.mark.slow
 async def test_the_text_of_a_file_is_printed_byte_for_byte(h: Home) -> None:
     file = h.project / "a.py"
     odd = '\ufeffs = "😋é"\r\nform\x0cfeed\rlone\u2028\r\nno end'
@@ -101,6 +102,7 @@ async def test_the_text_of_a_file_is_printed_byte_for_byte(h: Home) -> None:
     await editor.leave()
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_shown_is_one_line(h: Home) -> None:
     (h.project / ".env").write_text("canary")
     (h.project / "bin").write_bytes(b"\x00\xff")
@@ -120,6 +122,7 @@ async def test_what_cannot_be_shown_is_one_line(h: Home) -> None:
     assert "is no folder" in err
 
 
+@pytest.mark.slow
 async def test_an_empty_project_loads_no_model(h: Home) -> None:
     assert "Nothing was told of any file yet." in await context(h)
     _, out, _ = await h.run("status", "--json")

@@ -99,6 +99,7 @@ async def test_client_that_does_not_create_progress(
     tmp_path: Path, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("qmlx_lsp.lsp.stream.CREATE_PROGRESS_S", 0.05)
+    monkeypatch.setattr("qmlx_lsp.lsp.configuration.CONFIGURATION_S", 0.05)
     SlowBackend.go.clear()
     async with bench(tmp_path, make=SlowBackend) as b:
         editor = InMemory(b.app, answers=False)
