@@ -110,6 +110,7 @@ def root_of(connection: Connection, given: str | None, path: str | None = None) 
         folder = folder_path(given)
         if folder is None or not folder.is_dir():
             raise QuestionError(f"root {given} is not a folder: give the path or file URI of one.")
+        connection.adopt(folder)
         return root_for(path, [folder]) if path is not None and in_folder else folder
     if path is not None and in_folder:
         return root_for(path, connection.roots)

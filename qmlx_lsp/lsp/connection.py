@@ -80,6 +80,13 @@ class Connection:
         self.roots = roots
         self._root_of.clear()
 
+    def adopt(self, root: Path) -> None:
+        """A request is about ``root``, which need be none of the editor's folders: what its user wants left out
+        everywhere holds there as well."""
+        project = self.registry.project(root)
+        if self.exclude and root not in self.roots and not project.has_said(self):
+            project.exclude(self, self.exclude)
+
     def own(self, job: Job, job_id: str, work_done_token: str | int | None) -> None:
         self._jobs[job] = Held(job_id, work_done_token)
 

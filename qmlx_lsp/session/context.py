@@ -19,6 +19,7 @@ from qmlx_lsp.session.session import Services
 from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private
 from qmlx_lsp.transcript.entry import Entry
 from qmlx_lsp.workspace.ignore import Ignore
+from qmlx_lsp.workspace.shown import shown
 from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, recall, seen_text, tell
 
 DIGEST_BYTES = 6
@@ -69,7 +70,7 @@ def _files(place: Place, entries: Sequence[Entry], told: Mapping[str, str], limi
     )
     sights = [sight for sight in look(workspace, Ask("")) if sight.role is not Role.FOUND]
     rows = [_row(place, sight, told.get(sight.path), tokens[sight.path], limits) for sight in sights]
-    known = {row["path"] for row in rows}
+    known = {sight.path for sight in sights}
     shown_once = [path for path in tokens if path not in known]
     for path in dict.fromkeys([*place.open_texts, *told, *shown_once]):
         if path not in known and (reason := private(place.root, path, place.rules)):
@@ -82,7 +83,7 @@ def _files(place: Place, entries: Sequence[Entry], told: Mapping[str, str], limi
 
 def _blank(path: str, tokens: int) -> dict[str, Any]:
     return {
-        "path": path, "tokens": tokens, "told": None, "current": None, "pending": None, "excluded": None,
+        "path": shown(path), "tokens": tokens, "told": None, "current": None, "pending": None, "excluded": None,
         "state": "", "open": False, "parts": None, "pending_tokens": None,
     }  # fmt: skip
 

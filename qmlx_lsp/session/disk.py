@@ -121,7 +121,12 @@ class Disk:
             return NOTHING
         changes = self._happened(events)
         self._scanner.check(len(self.index))
-        return changes
+        return self._less_the_hidden(changes)
+
+    def _less_the_hidden(self, changes: Changes) -> Changes:
+        """What has left the index because a rule hides it now has not been removed, and is none of anyone's news."""
+        there = frozenset(path for path in changes.removed if kind_of(f"{self._top}/{path}")[0] == "file")
+        return Changes(changes.added, changes.changed, changes.removed - there) if there else changes
 
     def _happened(self, events: set[Event]) -> Changes:
         if self._recursive:

@@ -10,7 +10,7 @@ lines pointed at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from qmlx_lsp.errors import QuestionError
@@ -21,11 +21,13 @@ from qmlx_lsp.transcript.transcript import Draft
 from qmlx_lsp.workspace import diagnostics
 from qmlx_lsp.workspace.parts import Range, relevant, words
 from qmlx_lsp.workspace.positions import split_lines
-from qmlx_lsp.workspace.renames import Rename, folders, pair
+from qmlx_lsp.workspace.renames import Rename, common, groups, pair
+from qmlx_lsp.workspace.shown import shown
 from qmlx_lsp.workspace.told import (
     STALE,
     Limits,
     Telling,
+    is_named,
     mention,
     moved,
     named,
@@ -39,22 +41,27 @@ from qmlx_lsp.workspace.told import (
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """Context drafts in order, and what each file will have been told once they are durable. ``stale`` files were
-    told before and have changed more than is said here."""
+    told before and have changed more than is said here, ``lost`` ones were told before and are gone, which is not
+    said here either. ``asked`` is the file that the question is asked in."""
 
     drafts: Sequence[Draft]
     told: Mapping[str, str | None]
     stale: Sequence[str] = ()
+    lost: Sequence[str] = ()
+    asked: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
     """Tokens that all of it may take, and one file at first sight; ``changes``: files whose changes are said at most.
-    ``count`` tells how many tokens a text has."""
+    ``count`` tells how many tokens a text has. ``patient``: what does not fit waits for another time, instead of
+    being said to be out of date."""
 
     tokens: int
     file_tokens: int
     changes: int
     count: Callable[[str], int]
+    patient: bool = False
 
 
 @dataclass(slots=True)
@@ -64,7 +71,9 @@ class _Said:
     left: int
     tellings: list[Telling] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
     told: dict[str, str | None] = field(default_factory=dict)
+    moved: list[Rename] = field(default_factory=list)
 
 
 def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: Limits, budget: Budget) -> Gathered:
@@ -74,19 +83,18 @@ def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: L
         QuestionError: of the file asked about not one line fits.
     """
     said = _Said(budget.tokens)
-    renames = pair({s.path: told[s.path] for s in sights if _vanished(s, told)}, _homes(sights, told))
-    lines, renamed = _renames(renames, sights, limits)
+    renames = {
+        r.new: r for r in pair({s.path: told[s.path] for s in sights if _vanished(s, told)}, _homes(sights, told))
+    }
+    lines, renamed = _renames(list(renames.values()), sights, told, limits)
+    gone = {rename.old for rename in renames.values()}
     changes = 0
     for sight in sorted(sights, key=lambda s: (_rank(s, told), s.role)):
-        if sight.role is Role.FOUND and sight.path not in renamed:
+        rename, before = renames.get(sight.path), told.get(sight.path)
+        if sight.path in gone or (sight.role is Role.FOUND and rename is None):
             continue
-        if any(rename.old == sight.path for rename in renames):
-            said.told[sight.path] = None
-            continue
-        before = told.get(sight.path)
-        if changes >= budget.changes and sight.role is Role.TOLD and before is not None and before != STALE:
-            if sight.text is None or seen_text(before) != seen_text(sight.text):
-                _too_much(sight, before, said)
+        if changes >= budget.changes and sight.role is Role.TOLD and before is not None:
+            _too_much(sight, before, limits, budget, said)
             continue
         telling = renamed.get(sight.path) or _telling(ask, sight, before, limits, budget, said.left)
         if telling is None:
@@ -94,14 +102,18 @@ def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: L
         changes += before is not None
         cost = budget.count(telling.text)
         if cost > said.left:
-            _too_much(sight, before, said)
+            _too_much(sight, before, limits, budget, said)
             continue
         said.left -= cost
         said.tellings.append(telling)
         said.told[telling.path] = telling.told
-    drafts: list[Draft] = [(Kind.CONTEXT, line, None) for line in lines]
+        if rename is not None:
+            said.told[rename.old] = None
+            said.moved.append(rename)
+    drafts: list[Draft] = [(Kind.CONTEXT, line, None) for line in lines(said.moved)]
     drafts += [(Kind.CONTEXT, t.text, t.path) for t in reversed(said.tellings) if t.text]
-    return Gathered([*drafts, *_pointed_at(ask, sights, said)], said.told, said.stale)
+    asked = next((sight.path for sight in sights if sight.role is Role.ASKED), None)
+    return Gathered([*drafts, *_pointed_at(ask, sights, said, told)], said.told, said.stale, said.lost, asked)
 
 
 def _rank(sight: Sight, told: Mapping[str, str]) -> int:
@@ -146,16 +158,29 @@ def _relevant(ask: Ask, sight: Sight, room: int, count: Callable[[str], int], *,
     return relevant(sight.text, sight.lines, words(ask.text), room, count, fill=fill)
 
 
-def _too_much(sight: Sight, before: str | None, said: _Said) -> None:
-    """What has no room: said to be old if it was told, an error if it was asked for, or left for a later turn."""
+def _too_much(sight: Sight, before: str | None, limits: Limits, budget: Budget, said: _Said) -> None:
+    """What has no room: said to be old if it was told and has changed, an error if it was asked for, or left for a
+    later turn."""
     if sight.role in (Role.ASKED, Role.NAMED):
         raise QuestionError(
             f"{sight.path} has no room: {said.left:,} tokens are left for files in this model's context. Ask about "
             "fewer files, or begin anew with `qmlx-lsp log --new`."
         )
-    if before is not None:
+    if before is None or budget.patient:
+        return
+    if sight.text is None and sight.hidden is None:
+        said.lost.append(sight.path)
+        said.told[sight.path] = None
+        return
+    if before == STALE:
+        return  # which has been said
+    if sight.hidden is not None:
+        changed = named(sight.path, before, sight.hidden, sight.size) is not None
+    else:
+        changed = sight.text is None or not readable(sight.text, limits) or seen_text(before) != seen_text(sight.text)
+    if changed and not (is_named(before) and sight.hidden is not None):
         said.stale.append(sight.path)
-        said.told[sight.path] = STALE if sight.text is not None or sight.hidden else None
+        said.told[sight.path] = STALE
 
 
 # --- renames -------------------------------------------------------------------------------------------------------
@@ -171,37 +196,45 @@ def _homes(sights: Sequence[Sight], told: Mapping[str, str]) -> dict[str, str]:
 
 
 def _renames(
-    renames: Sequence[Rename], sights: Sequence[Sight], limits: Limits
-) -> tuple[list[str], dict[str, Telling]]:
-    """Lines about whole folders that were moved, and a telling for each file at its new place."""
+    renames: Sequence[Rename], sights: Sequence[Sight], told: Mapping[str, str], limits: Limits
+) -> tuple[Callable[[Collection[Rename]], list[str]], dict[str, Telling]]:
+    """A telling for each file at its new place, and what gives the lines about those that were moved together: one
+    telling may find no room, and then nothing is said of it."""
     texts = {sight.path: sight.text for sight in sights}
-    lines, covered = folders(renames)
+    together = {rename for group in groups(renames) for rename in group}
     tellings = {}
     for rename in renames:
         telling = moved(rename.old, rename.new, rename.told, texts[rename.new] or "", limits)
-        if rename in covered:  # the folder's line says it
+        if rename in together:  # the common line says it
             rest = telling.text.split("\n", 1)[1]
             telling = Telling(telling.path, telling.form, rest, telling.told)
         tellings[rename.new] = telling
+    left = {path for path in told if path not in {rename.old for rename in renames}}
+
+    def lines(said: Collection[Rename]) -> list[str]:
+        moved_together = groups(said)
+        alone = together - {rename for group in moved_together for rename in group}
+        single = [f"File {shown(r.old)} was renamed to {shown(r.new)}.\n" for r in said if r in alone]
+        return [*(common(group, left) for group in moved_together), *single]
+
     return lines, tellings
 
 
 # --- what was pointed at -------------------------------------------------------------------------------------------
 
 
-def _pointed_at(ask: Ask, sights: Sequence[Sight], said: _Said) -> list[Draft]:
+def _pointed_at(ask: Ask, sights: Sequence[Sight], said: _Said, told: Mapping[str, str]) -> list[Draft]:
     """The lines that a question is about, and what checkers say of the file; behind everything else."""
     drafts: list[Draft] = []
-    whole = {telling.path for telling in said.tellings if telling.form == "part"}
     for sight in sights:
-        if sight.text is None or not sight.lines:
-            continue
-        if sight.role is Role.NAMED and sight.path not in whole:
+        # Of a file that is known in parts, the lines that are named are among the parts.
+        seen = recall(said.told.get(sight.path, told.get(sight.path)))
+        if sight.text is not None and sight.role is Role.NAMED and seen is not None and seen.parts is None:
             drafts += [(Kind.CONTEXT, mention(sight.path, sight.text, *lines), sight.path) for lines in sight.lines]
     asked = next((s for s in sights if s.role is Role.ASKED and s.text is not None), None)
     if asked is not None and asked.text is not None:
         if ask.lines is not None:
             drafts.append((Kind.CONTEXT, mention(asked.path, asked.text, *ask.lines), asked.path))
         if ask.diagnostics is not None:
-            drafts.append((Kind.CONTEXT, diagnostics.block(asked.path, ask.diagnostics), asked.path))
+            drafts.append((Kind.CONTEXT, diagnostics.block(shown(asked.path), ask.diagnostics), asked.path))
     return drafts

@@ -22,6 +22,9 @@ from qmlx_lsp.session.rest import Rest
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.settings import Settings
 
+ECHOES_MAX = 9
+"""Doublings at most of the pause before something is read that only the disk has brought."""
+
 
 class IdleWork:
     """``sessions()`` are those that are open, ``session(root)`` opens one. ``bound(session)`` is called when the
@@ -44,6 +47,7 @@ class IdleWork:
         self._stirred: dict[Path, None] = {}  # where somebody has worked since it was last read, the latest last
         self._pausing: asyncio.Handle | None = None
         self._waiting = False
+        self._echoes = 0  # how often something was read that the disk alone has brought, since the user did anything
 
     def stirred(self, root: Path, *, typing: bool = False) -> None:
         """The user does something in ``root``: reading ahead gives way, and begins again after a pause."""
@@ -52,10 +56,21 @@ class IdleWork:
         self.reading.interrupt()
         self._stirred.pop(root, None)
         self._stirred[root] = None
+        self._echoes = 0
         if self._pausing is not None:  # a burst of messages is one stir
             self._pausing.cancel()
         pause = self._ahead.pause_s if typing else self._ahead.after_s
         self._pausing = asyncio.get_running_loop().call_soon(self._pause, pause)
+
+    def noticed(self, root: Path) -> None:
+        """Something that is known of ``root`` has changed without its user: that interrupts nothing, and where it
+        goes on and on, ever longer pauses lie between."""
+        if not self._ahead.enabled:
+            return
+        self._stirred.setdefault(root)
+        if not (self._waiting or self._pausing is not None or self.reading.busy):
+            self.reading.begin(self._ahead.after_s * 2**self._echoes)
+            self._echoes = min(self._echoes + 1, ECHOES_MAX)
 
     def _pause(self, pause_s: float) -> None:
         self._pausing = None

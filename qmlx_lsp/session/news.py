@@ -29,25 +29,37 @@ class DiskNews(News):
         self._before, self._branch = branch, watch.branch
         self._told_of = told_of
         self._said = False
+        self._grouped: tuple[dict[int, list[str]], dict[str, list[str]]] | None = None
 
     def homes(self, path: str) -> Sequence[str]:
-        changes = self._pending.changes
-        name = posixpath.basename(path)
-        same = [other for other in sorted(changes.added) if posixpath.basename(other) == name]
-        return list(dict.fromkeys([*self._watch.index.alike(path, changes), *same]))[:NEW_HOMES_MAX]
+        was, (by_size, by_name) = self._watch.index.last_seen(path), self._new_files()
+        of_its_size = by_size.get(was.size, []) if was is not None else []
+        same = by_name.get(posixpath.basename(path), [])
+        return list(dict.fromkeys([*of_its_size[:NEW_HOMES_MAX], *same[:NEW_HOMES_MAX]]))
+
+    def _new_files(self) -> tuple[dict[int, list[str]], dict[str, list[str]]]:
+        """What has come into being, by size and by last name."""
+        if self._grouped is None:
+            by_size: dict[int, list[str]] = {}
+            by_name: dict[str, list[str]] = {}
+            for path in sorted(self._pending.changes.added):
+                by_name.setdefault(posixpath.basename(path), []).append(path)
+                if (seen := self._watch.index.seen(path)) is not None:
+                    by_size.setdefault(seen.size, []).append(path)
+            self._grouped = by_size, by_name
+        return self._grouped
 
     def named(self, name: str) -> Sequence[str]:
         return [path for path in self._watch.index.paths() if posixpath.basename(path) == name]
 
-    def summary(self, stale: Sequence[str], said: Mapping[str, str | None]) -> str | None:
-        changes, spoken = self._pending.changes, said.keys() - set(stale)
+    def summary(self, stale: Sequence[str], lost: Sequence[str], said: Mapping[str, str | None]) -> str | None:
+        changes, spoken = self._pending.changes, said.keys() - {*stale, *lost}
         left = Changes(changes.added - spoken, changes.changed - spoken, changes.removed - spoken)
-        if len(left) <= self._burst and not stale:
-            return None
-        self._said = True
         because = f"The branch is now {self._branch}." if self._branch and self._branch != self._before else ""
-        text = summary(left, because=because) if len(left) > self._burst else ""
-        return text + out_of_date(stale)
+        if len(left) <= self._burst:
+            return out_of_date(stale, lost) or None
+        self._said = True
+        return summary(left, because=because) + out_of_date(stale, lost)
 
     def told(self) -> None:
         self._watch.told(self._pending)

@@ -8,7 +8,7 @@ Invariant: the disk is watched while a client works in the folder, and no longer
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ Notice = Callable[[str, str | None], None]
 
 class Project:
     """``root`` is a real path. ``on_change(root, changes)`` is called for what happens on its disk, ``notice`` is the
-    registry's. ``make_watch`` is there for tests."""
+    registry's. ``around()`` are the folders around this one, whose exclusions hold here as well. ``make_watch`` is
+    there for tests."""
 
     def __init__(
         self,
@@ -33,14 +34,17 @@ class Project:
         settings: WatchSettings,
         on_change: Callable[[Path, Changes], None],
         notice: Notice,
+        around: Callable[[], Iterable[Project]] = tuple,
         make_watch: Callable[..., Watch] = Watch,
     ) -> None:
         self.root = root
         self._settings = settings
         self._on_change = on_change
         self._notice = notice
+        self._around = around
         self._make_watch = make_watch
         self._of_clients: dict[Hashable, tuple[str, ...]] = {}
+        self._former: tuple[str, ...] = ()  # what clients wanted that have left
         self._asked: set[asyncio.Future[None]] = set()
         self._workers: set[Hashable] = set()
         self._watch: Watch | None = None
@@ -56,21 +60,29 @@ class Project:
 
     async def configured(self) -> None:
         """Until every client that was asked has answered, or has taken too long."""
-        while self._asked:
-            await asyncio.wait(set(self._asked))
+        while asked := [one for project in (self, *self._around()) for one in project._asked]:
+            await asyncio.wait(asked)
 
     def exclude(self, client: Hashable, patterns: Sequence[str]) -> None:
-        """What ``client`` wants excluded from now on, in place of what it wanted before."""
+        """What ``client`` wants excluded from now on, in place of what it wanted before. What clients wanted that
+        have left holds no more."""
         before = self._patterns()
         self._of_clients[client] = tuple(patterns)
+        self._former = ()
         self._rules_changed(before)
+
+    def has_said(self, client: Hashable) -> bool:
+        """Whether ``client`` has said what it wants excluded here."""
+        return client in self._of_clients
 
     def rules(self) -> Ignore:
         """What must not be told, read anew when first asked. An ``Ignore`` is for one thread at a time."""
-        return ignore_rules(self.root, self._patterns())
+        around = {str(project.root): project._patterns() for project in self._around()}
+        return ignore_rules(self.root, self._patterns(), around)
 
     def _patterns(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(pattern for patterns in self._of_clients.values() for pattern in patterns))
+        wanted = (self._former, *self._of_clients.values())
+        return tuple(dict.fromkeys(pattern for patterns in wanted for pattern in patterns))
 
     def _rules_changed(self, before: tuple[str, ...]) -> None:
         """The watch has rules of its own, for its thread: with others it begins anew."""
@@ -88,12 +100,11 @@ class Project:
                 self._open_watch()
 
     def drop_client(self, client: Hashable) -> None:
-        before = self._patterns()
-        self._of_clients.pop(client, None)
+        """``client`` is gone. What it wanted excluded stays so until another one says what it wants: whoever asks
+        from a terminal next does not know of it."""
+        self._former = (*self._former, *self._of_clients.pop(client, ()))
         self._workers.discard(client)
-        if self._workers:
-            self._rules_changed(before)
-        elif self._watch is not None:
+        if not self._workers and self._watch is not None:
             self._close_watch()
 
     def _open_watch(self) -> None:

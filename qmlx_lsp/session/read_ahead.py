@@ -38,7 +38,7 @@ async def read_ahead(
         async with session.lock:
             if job.cancelled or not wanted():
                 return
-            await say_ahead(session)
+            await say_ahead(session, lambda: job.cancelled)
         if session.live is None or session.live_position < len(session.transcript.log):
             await read(session, job, copy_end=False)
             bound(session)

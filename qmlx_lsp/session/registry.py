@@ -102,8 +102,10 @@ class Registry:
     def project(self, root: Path) -> Project:
         """The folder ``root``, a real path."""
         if root not in self._projects:
-            watch = self.services.settings.watch
-            self._projects[root] = Project(root, watch, self._on_disk_change, self.notice, self.make_watch)
+            self._projects[root] = Project(
+                root, self.services.settings.watch, self._on_disk_change, self.notice,
+                lambda: [self._projects[above] for above in root.parents if above in self._projects], self.make_watch,
+            )  # fmt: skip
         return self._projects[root]
 
     def stirred(self, client: Hashable, root: Path, *, typing: bool = False) -> None:
@@ -115,7 +117,7 @@ class Registry:
         """What the model was told may have changed: it is looked at when nothing happens any more."""
         session = next((s for s in self.sessions if s.root == root), None)
         if session is not None and not session.told.keys().isdisjoint(changes.changed | changes.removed):
-            self.idle.stirred(root)
+            self.idle.noticed(root)
 
     # --- questions ----------------------------------------------------------------------------------------------
 

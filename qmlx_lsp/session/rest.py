@@ -40,6 +40,11 @@ class Rest:
             self._tasks = [*former, asyncio.create_task(self._run(former, self._job, pause))]
             self._tasks[-1].add_done_callback(seen)
 
+    @property
+    def busy(self) -> bool:
+        """Whether something runs, or is going to after its pause."""
+        return bool(self._running()) and not self._job.cancelled
+
     async def quiet(self) -> None:
         """Tell what runs to stop, and wait until it has."""
         self.interrupt()

@@ -3,39 +3,42 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from qmlx_lsp.workspace.ignore import Ignore
 
-_EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?([^\"\n#;]+)", re.IGNORECASE | re.MULTILINE)
+SYSTEM = "/etc/gitconfig"
 
 
-def ignore_rules(root: Path, exclude: Sequence[str] = ()) -> Ignore:
-    """What must not be told of ``root``, with ``exclude`` on top. An ``Ignore`` is for one thread at a time."""
+def ignore_rules(
+    root: Path, exclude: Sequence[str] = (), around: Mapping[str, Sequence[str]] | None = None
+) -> Ignore:
+    """What must not be told of ``root``, with ``exclude`` on top, and the patterns of folders ``around`` it. An
+    ``Ignore`` is for one thread at a time."""
+    home = os.environ.get("HOME", "")
     # The file systems of macOS take two spellings that differ in case for one name, unless somebody chose otherwise.
     return Ignore(
-        str(root), read_ignore_file, exclude, users=users_excludes(os.environ), ignore_case=sys.platform == "darwin"
-    )
+        str(root), read_ignore_file, exclude, around=around, users=users_settings(os.environ),
+        fallback=str(_git(os.environ) / "ignore") if home else None, home=home, ignore_case=sys.platform == "darwin",
+    )  # fmt: skip
 
 
 def read_ignore_file(path: str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
 
 
-def users_excludes(environ: Mapping[str, str]) -> str | None:
-    """The file that git's ``core.excludesFile`` names, or where git looks without it; None without a home."""
+def users_settings(environ: Mapping[str, str]) -> list[str]:
+    """The files in which git looks for this user's settings, the weakest first."""
+    if one := environ.get("GIT_CONFIG_GLOBAL"):
+        return [SYSTEM, one]
     home = environ.get("HOME")
-    if not home:
-        return None
-    folder = Path(environ.get("XDG_CONFIG_HOME") or Path(home, ".config"), "git")
-    for file in (Path(home, ".gitconfig"), folder / "config"):
-        if found := _EXCLUDES_FILE.search(read_ignore_file(str(file)) or ""):
-            named = found[1].strip()
-            return str(Path(home, named.removeprefix("~/"))) if not named.startswith("/") else named
-    return str(folder / "ignore")
+    return [SYSTEM, str(_git(environ) / "config"), str(Path(home, ".gitconfig"))] if home else [SYSTEM]
+
+
+def _git(environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or Path(environ.get("HOME", ""), ".config"), "git")

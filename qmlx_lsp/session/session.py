@@ -67,10 +67,10 @@ class News:
         """The files of the workspace with that last name."""
         return ()
 
-    def summary(self, stale: Sequence[str], said: Mapping[str, str | None]) -> str | None:
-        """A block about what is too much to be said file by file, or None. ``stale`` files were told before and are
-        not told anew, ``said`` are those of which something is said now."""
-        return out_of_date(stale) or None
+    def summary(self, stale: Sequence[str], lost: Sequence[str], said: Mapping[str, str | None]) -> str | None:
+        """A block about what is too much to be said file by file, or None. ``stale`` and ``lost`` files were told
+        before and have changed or gone, ``said`` are those of which something is said now."""
+        return out_of_date(stale, lost) or None
 
     def told(self) -> None:
         """It has been said."""

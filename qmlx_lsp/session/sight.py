@@ -90,7 +90,7 @@ def relative(root: Path, path: str | Path) -> str | None:
 def private(root: Path, path: str, ignore: Ignore) -> str | None:
     """Why ``path``, relative to ``root``, is not to be read; None if it may be. A link is also what it leads to."""
     if path.startswith(UNSAVED):
-        return None
+        return _private_name(root, path.removeprefix(UNSAVED), ignore)
     if reason := ignore.excluded(path):
         return reason
     real = os.path.realpath(root / path)
@@ -100,6 +100,14 @@ def private(root: Path, path: str, ignore: Ignore) -> str | None:
     if inside is not None:
         return ignore.excluded(inside)
     return "secret" if is_secret_path(real) else None
+
+
+def _private_name(root: Path, name: str, ignore: Ignore) -> str | None:
+    """The same for a document that is to become the file ``name``, absolute or not."""
+    if is_secret_path(name):
+        return "secret"
+    inside = relative(root, name) if name.startswith("/") else None
+    return None if inside is None else ignore.excluded(inside)
 
 
 def look(workspace: Workspace, ask: Ask) -> list[Sight]:
@@ -184,7 +192,7 @@ def _asked(workspace: Workspace, asked: str) -> str:
     if asked.startswith(UNSAVED):
         if asked not in workspace.open_texts:
             raise QuestionError(f"{asked} is not open here: save it as a file first, or ask without it.")
-        return asked
+        return _allowed(workspace, asked)
     path = relative(workspace.root, asked)
     if path is None:
         raise QuestionError(

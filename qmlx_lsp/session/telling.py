@@ -26,6 +26,7 @@ from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.transcript.suffix import Place
 from qmlx_lsp.transcript.transcript import Draft, Transcript
 from qmlx_lsp.workspace.diagnostics import is_block, is_clean
+from qmlx_lsp.workspace.shown import shown
 from qmlx_lsp.workspace.told import Limits
 
 # Tokens that must be left for a reply; a turn that leaves fewer opens a new epoch.
@@ -59,8 +60,8 @@ async def say_question(session: Session, ask: Ask) -> None:
 
     def make(transcript: Transcript, told: Mapping[str, str]) -> Drafted:
         gathered = _gather(session, replace(workspace, told=told), ask, told, _budget(session, transcript))
-        drafts = [*_news(news, gathered), *gathered.drafts, (Kind.QUESTION, ask.text.strip(), None)]
-        drafts = [draft for draft in drafts if not _known(transcript, draft)]
+        drafts = [draft for draft in (*_news(news, gathered), *gathered.drafts) if not _known(transcript, draft)]
+        drafts += [*_about(transcript, drafts, gathered.asked), (Kind.QUESTION, ask.text.strip(), gathered.asked)]
         if transcript.ends_unanswered_with(drafts):  # asked again after a cancel: it stands there already
             drafts = []
         return _drafted(transcript, drafts, gathered.told)
@@ -85,9 +86,9 @@ async def say_result(session: Session, text: str) -> int:
     return len(session.transcript.entries[-1].ids)
 
 
-async def say_ahead(session: Session) -> bool:
-    """Say what the next question would have to say about files, as far as there is room; returns whether there was
-    anything. The caller holds ``session.lock``.
+async def say_ahead(session: Session, cancelled: Callable[[], bool]) -> bool:
+    """Say what the next question would have to say about files, as far as there is room, unless it is ``cancelled``
+    before it is written; returns whether there was anything. The caller holds ``session.lock``.
 
     Raises:
         StoreError: the log cannot be written; nothing was recorded.
@@ -101,17 +102,18 @@ async def say_ahead(session: Session) -> bool:
     def make(transcript: Transcript, told: Mapping[str, str]) -> Drafted:
         room = _room_ahead(session, transcript)
         budget = _budget(session, transcript)
-        budget = replace(budget, tokens=min(budget.tokens, room))
+        budget = replace(budget, tokens=min(budget.tokens, room), patient=True)
         gathered = _gather(session, replace(workspace, told=told), nothing_asked, told, budget)
         drafts = [*_news(news, gathered), *gathered.drafts]
         drafted = _drafted(transcript, drafts, gathered.told)
         return drafted if sum(len(entry.ids) for entry in drafted.entries) <= room else Drafted((), {})
 
     drafted = await asyncio.to_thread(make, session.transcript, session.told)
-    if drafted.entries or drafted.told:
-        await _record(session, drafted)
-        news.told()
-    return bool(drafted.entries)
+    if not drafted.entries or cancelled():
+        return False
+    await _record(session, drafted)
+    news.told()
+    return True
 
 
 # --- gathering -----------------------------------------------------------------------------------------------------
@@ -161,8 +163,17 @@ def _room_ahead(session: Session, transcript: Transcript) -> int:
 
 def _news(news: News, gathered: Gathered) -> list[Draft]:
     """What is to be said of the disk as a whole, if it is too much to be said one by one."""
-    text = news.summary(gathered.stale, gathered.told)
+    text = news.summary(gathered.stale, gathered.lost, gathered.told)
     return [(Kind.CONTEXT, text, None)] if text else []
+
+
+def _about(transcript: Transcript, drafts: Sequence[Draft], asked: str | None) -> list[Draft]:
+    """A line that says which file a question is about, unless that is the one spoken of last."""
+    spoken = [path for _, _, path in drafts if path is not None]
+    spoken = spoken or [e.path for e in transcript.entries if e.kind is Kind.CONTEXT and e.path is not None][-1:]
+    if asked is None or spoken[-1:] == [asked]:
+        return []
+    return [(Kind.CONTEXT, f"The question is about {shown(asked)}.\n", asked)]
 
 
 def _known(transcript: Transcript, draft: Draft) -> bool:

@@ -14,6 +14,9 @@ SEVERITIES = {1: "error", 2: "warning", 3: "information", 4: "hint"}
 DIAGNOSTICS_MAX = 50
 """Diagnostics of a file that are told at most."""
 
+SOURCE_CHARS_MAX = 100
+"""Characters of who says it that are told at most."""
+
 MESSAGE_CHARS_MAX = 500
 """Characters of one diagnostic's message that are told at most."""
 
@@ -57,5 +60,6 @@ def _line(diagnostic: Diagnostic) -> str:
     message = " ".join(diagnostic.message.split())
     if len(message) > MESSAGE_CHARS_MAX:
         message = message[: MESSAGE_CHARS_MAX - 1] + "\u2026"
-    source = f" ({diagnostic.source})" if diagnostic.source else ""
+    said_by = " ".join(diagnostic.source.split())[:SOURCE_CHARS_MAX]
+    source = f" ({said_by})" if said_by else ""
     return f"- line {diagnostic.line}: {SEVERITIES.get(diagnostic.severity, 'error')}: {message}{source}\n"

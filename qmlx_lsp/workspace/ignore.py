@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -18,7 +18,7 @@ from functools import lru_cache
 from qmlx_lsp.workspace.patterns import Patterns, parse, parse_lines
 
 SECRET_NAMES = (
-    ".env", ".env.*", "*.env", ".envrc", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
+    ".env*", "*.env", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.keystore", "*.kdbx", "*.ppk",
     "*.gpg", "id_rsa*", "id_dsa*", "id_ecdsa*", "id_ed25519*", "credentials*", "secrets.*", ".secrets",
     ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass", ".my.cnf", ".htpasswd", ".git-credentials", ".dockercfg",
     ".vault-token", "*.tfstate", "*.tfstate.*", "*.tfvars", "service-account*.json", ".aws", ".ssh", ".gnupg",
@@ -42,6 +42,7 @@ UNTOLD_FOLDERS = frozenset({
 _INFO = ".git/info/exclude"
 _USERS = "core.excludesFile"
 _LEADS = "gitdir:"
+_EXCLUDES_FILE = re.compile(r"^\s*excludesfile\s*=\s*\"?([^\"\n#;]+)", re.IGNORECASE | re.MULTILINE)
 _RULES = (".qmlxignore", ".gitignore")  # what is ours comes first
 
 
@@ -79,7 +80,7 @@ class Inside:
 
     folder: str
     """The absolute path, with a slash at its end."""
-    extra: tuple[Patterns, int]
+    extra: tuple[tuple[Patterns, int], ...]
     chain: _Chain
 
     def reason(self, name: str, *, folder: bool) -> str | None:
@@ -89,8 +90,7 @@ class Inside:
         if folder and name in UNTOLD_FOLDERS:
             return "folder"
         path = self.folder + name
-        patterns, cut = self.extra
-        if patterns.patterns and patterns.verdict(path[cut:], folder=folder):
+        if any(patterns.verdict(path[cut:], folder=folder) for patterns, cut in self.extra):
             return "exclude"
         for rules, files in self.chain:
             for patterns, cut in files:
@@ -104,9 +104,10 @@ class Ignore:
     """The rules of one workspace folder.
 
     ``root`` is its absolute path. ``read`` gives the text of a file by absolute path, ``None`` if there is none or
-    it cannot be read. ``exclude`` are further patterns in the syntax of ``.gitignore``, relative to the root.
-    ``users`` is the file of what git ignores in all of this user's repositories. ``ignore_case`` is for file systems
-    that do. What was read is kept until ``forget``.
+    it cannot be read. ``exclude`` are further patterns in the syntax of ``.gitignore``, relative to the root;
+    ``around`` are such of folders above it. ``users`` are git's settings, the weakest first, in which this user may
+    say what is ignored everywhere (``core.excludesFile``, a path from ``home``); ``fallback`` is what git reads when
+    none does. ``ignore_case`` is for file systems that do. What was read is kept until ``forget``.
     """
 
     def __init__(
@@ -115,22 +116,33 @@ class Ignore:
         read: Callable[[str], str | None],
         exclude: Sequence[str] = (),
         *,
-        users: str | None = None,
+        around: Mapping[str, Sequence[str]] | None = None,
+        users: Sequence[str] = (),
+        fallback: str | None = None,
+        home: str = "",
         ignore_case: bool = False,
     ) -> None:
         self._root = posixpath.normpath(root)
         self._read = read
         self._ignore_case = ignore_case
-        self._users = users
-        self._extra = parse_lines(exclude, ignore_case=ignore_case)
+        self._users, self._fallback, self._home = tuple(users), fallback, home
+        self._extra = tuple(
+            (parse_lines(patterns, ignore_case=ignore_case), len(_slashed(posixpath.normpath(base))))
+            for base, patterns in ((self._root, exclude), *(around or {}).items())
+            if patterns
+        )
+        self._texts: dict[str, str] = {}
         self._specs: dict[str, Patterns] = {}
+        self._infos: dict[str, Patterns] = {}
         self._folders: dict[str, str | None] = {}
         self._chains: dict[str, _Chain] = {}
         self._repository: str | None = None
 
     def forget(self) -> None:
         """Ignore files may have changed: read them again when next asked."""
+        self._texts.clear()
         self._specs.clear()
+        self._infos.clear()
         self._folders.clear()
         self._chains.clear()
         self._repository = None
@@ -161,12 +173,14 @@ class Ignore:
         for."""
         here = _slashed(posixpath.join(self._root, folder) if folder else self._root)
         self._chains[folder] = self._chain(folder, here, names)
-        return Inside(here, (self._extra, len(_slashed(self._root))), self._chains[folder])
+        return Inside(here, self._extra, self._chains[folder])
 
     def _chain(self, folder: str, here: str, names: Container[str]) -> _Chain:
         """Its parent's, and what the folder adds: mostly nothing, and then it is the parent's own."""
         above = self._chain_of(posixpath.dirname(folder)) if folder else self._chain_of_root()
         own = {rules: self._patterns(here + rules) for rules in _RULES if rules in names}
+        if ".git" in names or not folder:
+            own[_INFO] = self._info(here.rstrip("/"))
         if not any(patterns.patterns for patterns in own.values()):
             return above
         files = dict(above)
@@ -179,18 +193,21 @@ class Ignore:
         """That of a folder of which it is not known what it holds, unless it was asked about before."""
         if folder not in self._chains:
             here = _slashed(posixpath.join(self._root, folder) if folder else self._root)
-            self._chains[folder] = self._chain(folder, here, _RULES)
+            self._chains[folder] = self._chain(folder, here, (*_RULES, ".git"))
         return self._chains[folder]
 
     def _chain_of_root(self) -> _Chain:
         """What holds for the root from above it."""
         repository = self._find_repository()
         above = [base for base in _upwards(self._root, repository) if base != self._root] if repository else []
-        read = [(self._patterns(posixpath.join(base, _RULES[1])), len(_slashed(base))) for base in above]
-        found = {_RULES[1]: tuple((patterns, cut) for patterns, cut in read if patterns.patterns)}
-        base = len(_slashed(repository or self._root))
-        found |= {rules: ((self._patterns(file), base),) for rules, file in self._weakest(repository)}
-        return tuple((rules, files) for rules, files in found.items() if any(p.patterns for p, _ in files))
+        found = {
+            rules: tuple((self._patterns(posixpath.join(base, rules)), len(_slashed(base))) for base in above)
+            for rules in _RULES
+        }
+        found[_INFO] = tuple((self._info(base), len(_slashed(base))) for base in above)
+        found[_USERS] = ((self._of_the_user(repository), len(_slashed(repository or self._root))),)
+        kept = {rules: tuple(file for file in files if file[0].patterns) for rules, files in found.items()}
+        return tuple((rules, files) for rules, files in kept.items() if files)
 
     def _folder(self, path: str) -> str | None:
         if path not in self._folders:
@@ -204,9 +221,10 @@ class Ignore:
             return "secret"
         if folder and name in UNTOLD_FOLDERS:
             return "folder"
-        if self._extra.verdict(path, folder=folder):
+        whole = posixpath.join(self._root, path)
+        if any(patterns.verdict(whole[cut:], folder=folder) for patterns, cut in self._extra):
             return "exclude"
-        return self._by_files(posixpath.join(self._root, path), folder=folder)
+        return self._by_files(whole, folder=folder)
 
     def _by_files(self, path: str, *, folder: bool) -> str | None:
         """The verdict of the ignore files on an absolute path: the deepest file with a matching pattern decides.
@@ -214,48 +232,66 @@ class Ignore:
         Our own files come before git's, so that they can hide what git keeps and show what git ignores.
         """
         repository = self._find_repository()
-        for name, top in zip(_RULES, (self._root, repository or self._root), strict=True):
+        top = repository or self._root
+        for name in _RULES:
             for base in _upwards(posixpath.dirname(path), top):
                 verdict = self._verdict(posixpath.join(base, name), base, path, folder=folder)
                 if verdict is not None:
                     return name if verdict else None
-        for name, file in self._weakest(repository):
-            verdict = self._verdict(file, repository or self._root, path, folder=folder)
+        for base in _upwards(posixpath.dirname(path), top):
+            verdict = self._info(base).verdict(path[len(_slashed(base)) :], folder=folder)
             if verdict is not None:
-                return name if verdict else None
-        return None
+                return _INFO if verdict else None
+        hidden = self._of_the_user(repository).verdict(path[len(_slashed(top)) :], folder=folder)
+        return _USERS if hidden else None
 
-    def _weakest(self, repository: str | None) -> Iterator[tuple[str, str]]:
-        """Name and file of the rules that git asks last, in its order; they hold for the whole repository."""
-        if repository:
-            yield _INFO, posixpath.join(self._git_folder(repository), "info/exclude")
-        if self._users is not None:
-            yield _USERS, self._users
+    def _info(self, base: str) -> Patterns:
+        """What git's own file says of the repository whose top ``base`` is; nothing if it is none."""
+        if base not in self._infos:
+            folder = self._git_folder(base)
+            self._infos[base] = self._patterns(f"{folder}/info/exclude") if folder else parse("")
+        return self._infos[base]
 
-    def _git_folder(self, repository: str) -> str:
-        """Where git keeps what its worktrees share. In a linked worktree ``.git`` is a file that leads there."""
-        leads = (self._read(posixpath.join(repository, ".git")) or "").strip()
+    def _of_the_user(self, repository: str | None) -> Patterns:
+        """What the last of git's settings that names one calls ignored everywhere."""
+        folder = self._git_folder(repository) if repository else None
+        settings = [*self._users, *([f"{folder}/config"] if folder else [])]
+        named = [match for file in settings for match in _EXCLUDES_FILE.findall(self._read_once(file))]
+        if named:
+            file = named[-1].strip()
+            return self._patterns(posixpath.join(self._home, file.removeprefix("~/")))
+        return self._patterns(self._fallback) if self._fallback is not None else parse("")
+
+    def _git_folder(self, base: str) -> str | None:
+        """Where git keeps what the worktrees of a repository share, ``None`` if ``base`` is the top of none. In a
+        linked worktree or a submodule ``.git`` is a file that leads there."""
+        git = posixpath.join(base, ".git")
+        if self._read_once(f"{git}/HEAD"):
+            return git
+        leads = self._read_once(git).strip()
         if not leads.startswith(_LEADS):
-            return posixpath.join(repository, ".git")
-        folder = posixpath.join(repository, leads.removeprefix(_LEADS).strip())
-        common = (self._read(posixpath.join(folder, "commondir")) or "").strip()
+            return None
+        folder = posixpath.join(base, leads.removeprefix(_LEADS).strip())
+        common = self._read_once(posixpath.join(folder, "commondir")).strip()
         return posixpath.normpath(posixpath.join(folder, common))
+
+    def _read_once(self, file: str) -> str:
+        if file not in self._texts:
+            self._texts[file] = self._read(file) or ""
+        return self._texts[file]
 
     def _verdict(self, file: str, base: str, path: str, *, folder: bool) -> bool | None:
         return self._patterns(file).verdict(path[len(base) :].lstrip("/"), folder=folder)
 
     def _patterns(self, file: str) -> Patterns:
         if file not in self._specs:
-            self._specs[file] = parse(self._read(file) or "", ignore_case=self._ignore_case)
+            self._specs[file] = parse(self._read_once(file), ignore_case=self._ignore_case)
         return self._specs[file]
 
     def _find_repository(self) -> str | None:
         """The folder at or above the root that git works from; its ignore files hold for the root as well."""
         if self._repository is None:
-            # In a linked worktree or a submodule ``.git`` is a file.
-            signs = (".git/HEAD", ".git")
-            tops = _upwards(self._root, "/")
-            found = (top for top in tops if any(self._read(posixpath.join(top, sign)) for sign in signs))
+            found = (top for top in _upwards(self._root, "/") if self._git_folder(top))
             self._repository = next(found, "")
         return self._repository or None
 

@@ -21,17 +21,47 @@ _CLASSES = {
     "upper": "A-Z", "xdigit": "0-9A-Fa-f",
 }  # fmt: skip
 _LINE_END = re.compile(r"\r?\n")
+_NOTHING = re.compile(r"(?!)")
 _TRAILING_SPACES = re.compile(r"(?<!\\) +$")
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """``anchored``: matched against the whole path relative to the file's folder, else against the last name."""
+    """``anchored``: matched against the whole path relative to the file's folder, else against the last name.
+
+    ``parts`` are what stands between slashes, ``None`` for ``**``; where there is no ``**``, one expression for all
+    of them. A ``**`` at the end stands for one part or more, elsewhere for any number.
+    """
 
     negated: bool
     folders_only: bool
     anchored: bool
-    regex: re.Pattern[str]
+    parts: tuple[re.Pattern[str] | None, ...]
+
+    def matches(self, path: str, name: str) -> bool:
+        """Whether it is about ``path``, whose last part is ``name``."""
+        if len(self.parts) == 1 and self.parts[0] is not None:
+            return bool(self.parts[0].fullmatch(path if self.anchored else name))
+        return self._by_parts(path.split("/"))
+
+    def _by_parts(self, found: list[str]) -> bool:
+        """By two pointers; of a ``**``, only the last one met is ever given more: time is parts times parts."""
+        at = here = 0
+        back: tuple[int, int] | None = None
+        while here < len(found):
+            part = self.parts[at] if at < len(self.parts) else _NOTHING
+            if part is None:
+                if at == len(self.parts) - 1:
+                    return True
+                at, back = at + 1, (at, here)
+            elif part.fullmatch(found[here]):
+                at, here = at + 1, here + 1
+            elif back is not None:
+                back = back[0], back[1] + 1
+                at, here = back[0] + 1, back[1]
+            else:
+                return False
+        return at == len(self.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +79,7 @@ class Patterns:
         for pattern in reversed(self.patterns):
             if pattern.folders_only and not folder:
                 continue
-            if pattern.regex.fullmatch(path if pattern.anchored else name):
+            if pattern.matches(path, name):
                 return not pattern.negated
         return None
 
@@ -76,50 +106,73 @@ def _pattern(line: str, flags: re.RegexFlag) -> Pattern | None:
     glob = glob.removesuffix("/")
     anchored = "/" in glob
     glob = glob.removeprefix("/")
-    source = _translate(glob, anchored=anchored) if glob else None
-    return None if source is None else Pattern(negated, folders_only, anchored, re.compile(source, flags))
+    if not anchored:
+        glob = glob.replace("**", "*")
+    parts = _parts(glob, flags) if glob else None
+    return None if parts is None else Pattern(negated, folders_only, anchored, parts)
 
 
-def _translate(glob: str, *, anchored: bool) -> str | None:
-    """The regular expression of a glob, ``None`` if it is invalid (an open class, a backslash at the end)."""
-    out: list[str] = []
+def _parts(glob: str, flags: re.RegexFlag) -> tuple[re.Pattern[str] | None, ...] | None:
+    """See ``Pattern.parts``; ``None`` if the glob is invalid (an open class, a backslash at the end)."""
+    sources: list[str | None] = []
+    for part in _between_slashes(glob):
+        source = None if part == "**" else _translate(part)
+        if source is None and part != "**":
+            return None
+        if source is not None or not sources or sources[-1] is not None:  # two ``**`` in a row are one
+            sources.append(source)
+    if None in sources:
+        return tuple(None if source is None else re.compile(source, flags) for source in sources)
+    return (re.compile("/".join(source for source in sources if source is not None), flags),)
+
+
+def _between_slashes(glob: str) -> list[str]:
+    """The parts of a glob; a slash in a class or behind a backslash parts nothing, for it matches nothing."""
+    parts, begin, at = [], 0, 0
+    while at < len(glob):
+        if glob[at] == "\\":
+            at += 1
+        elif glob[at] == "[" and (end := _class(glob, at + 1)) is not None:
+            at = end[1] - 1
+        elif glob[at] == "/":
+            parts.append(glob[begin:at])
+            begin = at + 1
+        at += 1
+    return [*parts, glob[begin:]]
+
+
+def _translate(glob: str) -> str | None:
+    """The regular expression of what stands between two slashes, ``None`` if it is invalid.
+
+    A star and the piece behind it are atomic: the first place where the piece fits is as good as any later one, and
+    never going back keeps the time linear in what a stranger's pattern may look like.
+    """
+    pieces: list[str] = [""]
     at = 0
     while at < len(glob):
         char = glob[at]
         if char == "*":
-            source, at = _stars(glob, at, anchored=anchored)
-            # A repeated part adds nothing but backtracking.
-            if not (out and out[-1] == source):
-                out.append(source)
-            continue
-        if char == "[":
+            if pieces[-1] or len(pieces) == 1:
+                pieces.append("")
+        elif char == "[":
             parsed = _class(glob, at + 1)
             if parsed is None:
                 return None
             source, at = parsed
-            out.append(source)
+            pieces[-1] += source
             continue
-        if char == "\\":
+        elif char == "\\":
             at += 1
             if at == len(glob):
                 return None
-            char = glob[at]
-            out.append(re.escape(char))
+            pieces[-1] += re.escape(glob[at])
         else:
-            out.append("[^/]" if char == "?" else re.escape(char))
+            pieces[-1] += "[^/]" if char == "?" else re.escape(char)
         at += 1
-    return "".join(out)
-
-
-def _stars(glob: str, at: int, *, anchored: bool) -> tuple[str, int]:
-    """A run of stars: the source, and where to go on."""
-    end = at
-    while glob[end : end + 1] == "*":
-        end += 1
-    whole_part = (at == 0 or glob[at - 1] == "/") and glob[end : end + 1] in {"", "/"}
-    if end - at < 2 or not whole_part or not anchored:
-        return "[^/]*", end
-    return (".*", end) if end == len(glob) else ("(?:.*/)?", end + 1)
+    if len(pieces) == 1:
+        return pieces[0]
+    first, *middle, last = pieces
+    return first + "".join(f"(?>[^/]*?{piece})" for piece in middle if piece) + f"[^/]*{last}"
 
 
 def _class(glob: str, at: int) -> tuple[str, int] | None:

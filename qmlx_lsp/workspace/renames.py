@@ -7,8 +7,8 @@ Invariant: a text of a few characters proves nothing: only the same last name ma
 from __future__ import annotations
 
 import posixpath
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from qmlx_lsp.workspace.diff import unified
@@ -20,6 +20,12 @@ SIMILAR = 0.5
 
 TELLING_CHARS_MIN = 20
 """Characters that a text must have, less spaces, for its equality to mean something."""
+
+COMPARED_MAX = 100
+"""Pairs of texts that are compared at most."""
+
+CANDIDATES_MAX = 3
+"""Texts that one vanished text is compared with at most."""
 
 FOLDER_FILES_MIN = 3
 """Files that were moved in the same way are said to be a folder that was moved, from this many on."""
@@ -36,56 +42,84 @@ class Rename:
 
 def pair(vanished: Mapping[str, str], homes: Mapping[str, str]) -> list[Rename]:
     """Which of ``vanished`` (path -> what is remembered of it) is which of ``homes`` (path -> text)."""
+    texts = {old: seen_text(told) for old, told in vanished.items()}
+    free = {new: seen_text(text) for new, text in homes.items()}
+    places: dict[str, list[str]] = defaultdict(list)
+    for new, text in free.items():
+        places[text].append(new)
     found: list[Rename] = []
-    free = dict(homes)
-    for same in (True, False):
-        taken = {rename.old for rename in found}
-        for old, told in vanished.items():
-            if old in taken:
-                continue
-            text = seen_text(told)
-            new = _best(old, text, free, same=same)
-            if new is not None:
-                found.append(Rename(old, new, told))
-                del free[new]
+    for old, text in texts.items():
+        fitting = [new for new in places.get(text, ()) if new in free and (_tells(text) or _same_name(old, new))]
+        if fitting:
+            new = min(fitting, key=lambda path: (not _same_name(old, path), path))
+            found.append(Rename(old, new, vanished[old]))
+            del free[new]
+    taken = {rename.old for rename in found}
+    looks = COMPARED_MAX
+    for old in (path for path in texts if path not in taken):
+        likely = _alike(old, texts[old], free)[:looks]
+        looks -= len(likely)
+        if fits := [
+            (not _same_name(old, new), size, new) for new in likely if (size := _parting(texts[old], free[new]))
+        ]:
+            new = min(fits)[2]
+            found.append(Rename(old, new, vanished[old]))
+            del free[new]
     return found
 
 
-def _best(old: str, text: str, homes: Mapping[str, str], *, same: bool) -> str | None:
-    name = posixpath.basename(old)
-    telling = len("".join(text.split())) >= TELLING_CHARS_MIN
-    fitting = []
-    for path, other in homes.items():
-        named = posixpath.basename(path) == name
-        if not telling and not named:
+def _tells(text: str) -> bool:
+    return len("".join(text[: 10 * TELLING_CHARS_MIN].split())) >= TELLING_CHARS_MIN
+
+
+def _same_name(one: str, other: str) -> bool:
+    return posixpath.basename(one) == posixpath.basename(other)
+
+
+def _alike(old: str, text: str, homes: Mapping[str, str]) -> list[str]:
+    """Homes that share half of the lines, the likeliest first, a few at most. Cheap, before texts are compared."""
+    lines = Counter(text.splitlines())
+    total = sum(lines.values())
+    suffix = posixpath.splitext(old)[1]
+    ranked = []
+    for new, other in homes.items():
+        if not _tells(text) or not (_same_name(old, new) or posixpath.splitext(new)[1] == suffix):
             continue
-        after = seen_text(other)
-        if same and text == after:
-            fitting.append((not named, 0, path))
-        elif not same and _near(text, after) and (named or posixpath.splitext(path)[1] == posixpath.splitext(old)[1]):
-            fitting.append((not named, len(unified(text, after)), path))
-    fitting = [fit for fit in fitting if same or fit[1] <= SIMILAR * max(len(text), 1)]
-    return min(fitting)[2] if fitting else None
+        there = Counter(other.splitlines())
+        common_lines = sum((lines & there).values())
+        if common_lines * 2 >= max(total, sum(there.values())):
+            ranked.append((not _same_name(old, new), -common_lines, new))
+    return [new for _, _, new in sorted(ranked)][:CANDIDATES_MAX]
 
 
-def _near(one: str, other: str) -> bool:
-    """Whether two texts are of a length at all; cheap, before they are compared."""
-    return min(len(one), len(other)) * 2 >= max(len(one), len(other))
+def _parting(one: str, other: str) -> int:
+    """How long the difference is; 0 if it is too long for the two to be one file."""
+    size = len(unified(one, other))
+    return size if size <= SIMILAR * len(one) else 0
 
 
-def folders(renames: Sequence[Rename]) -> tuple[list[str], Collection[Rename]]:
-    """A line for each folder that was moved with what is in it, and the renames that the lines say all about."""
-    groups: dict[tuple[str, str], list[Rename]] = defaultdict(list)
+def groups(renames: Iterable[Rename]) -> list[list[Rename]]:
+    """Files that were moved in the same way, from one folder to another, where they are many."""
+    moves: dict[tuple[str, str], list[Rename]] = defaultdict(list)
     for rename in renames:
-        old, new = rename.old.split("/"), rename.new.split("/")
-        common = 0
-        while common < min(len(old), len(new)) - 1 and old[-1 - common] == new[-1 - common]:
-            common += 1
-        if common:
-            groups["/".join(old[:-common]), "/".join(new[:-common])].append(rename)
-    lines, covered = [], []
-    for (old_folder, new_folder), members in sorted(groups.items()):
-        if len(members) >= FOLDER_FILES_MIN and old_folder and new_folder:
-            lines.append(f"Folder {shown(old_folder)} was renamed to {shown(new_folder)} ({len(members):,} files).\n")
-            covered += members
-    return lines, covered
+        moves[_move(rename)].append(rename)
+    return [group for move, group in sorted(moves.items()) if len(group) >= FOLDER_FILES_MIN and all(move)]
+
+
+def _move(rename: Rename) -> tuple[str, str]:
+    """The folders between which a file was moved; both empty if its own name has changed."""
+    old, new = rename.old.split("/"), rename.new.split("/")
+    same = 0
+    while same < min(len(old), len(new)) - 1 and old[-1 - same] == new[-1 - same]:
+        same += 1
+    return ("/".join(old[:-same]), "/".join(new[:-same])) if same else ("", "")
+
+
+def common(group: Sequence[Rename], left: Collection[str]) -> str:
+    """A line for files that were moved together. The folder was moved if none of the files that are known is left in
+    it; else the files are named."""
+    old, new = _move(group[0])
+    if not any(path.startswith(f"{old}/") for path in left):
+        return f"Folder {shown(old)} was renamed to {shown(new)} ({len(group):,} files).\n"
+    names = ", ".join(shown(rename.old.removeprefix(f"{old}/")) for rename in group)
+    return f"Files were moved from {shown(old)} to {shown(new)}: {names}.\n"

@@ -49,13 +49,21 @@ def summary(changes: Changes, limit_lines: int = 40, limit_chars: int = 4_000, b
     return "\n".join([*head, *_fitting(places, limit_lines - len(head), left)]) + "\n"
 
 
-def out_of_date(paths: Sequence[str]) -> str:
-    """A line about files whose text the model has, but not as it is now; empty for none."""
-    if not paths:
-        return ""
-    names = ", ".join(shown(path) for path in paths[:STALE_NAMES_MAX])
+def out_of_date(changed: Sequence[str], deleted: Sequence[str]) -> str:
+    """Lines about files whose text the model has, but not as it is now; empty for none."""
+    lines = ""
+    if changed:
+        lines += (
+            f"Files that you were shown and that have changed since, which is not shown here: {_names(changed)}.\n"
+        )
+    if deleted:
+        lines += f"Files that you were shown and that have been deleted: {_names(deleted)}.\n"
+    return lines
+
+
+def _names(paths: Sequence[str]) -> str:
     more = f", and {len(paths) - STALE_NAMES_MAX:,} more" if len(paths) > STALE_NAMES_MAX else ""
-    return f"Files that you were shown and that have changed since, which is not shown here: {names}{more}.\n"
+    return ", ".join(shown(path) for path in paths[:STALE_NAMES_MAX]) + more
 
 
 def _files(count: int) -> str:

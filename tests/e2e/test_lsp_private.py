@@ -22,7 +22,8 @@ IGNORED = {
     ".git/HEAD": "ref: refs/heads/main\n",
 }
 PRIVATE = [
-    ".env", ".env.local", "prod.env", "id_rsa", "server.pem", "sub/credentials.json", ".npmrc", "secrets.yaml",
+    ".env", ".env.local", ".env-prod", ".envs/x", "prod.env", "id_rsa", "server.pem", "sub/credentials.json",
+    ".npmrc", "secrets.yaml",
     ".aws/config", ".env~", "key.pem.bak", "a.log", "build/x.py", "build/keep.py", "sub/a.gen", "sub/deep.txt",
     "mine.py", "private/deep/x.md", "local.py", "node_modules/a/index.js", ".venv/lib/x.py", "excluded.py",
     "data/x.csv", "binary.dat", "latin.txt", "huge.py",
@@ -219,14 +220,50 @@ async def test_patterns_that_are_none_are_said_in_one_line(b: Bench, nonsense: A
     assert await editor.leave()
 
 
-async def test_one_editors_exclusions_hold_for_all_until_it_leaves(b: Bench) -> None:
+async def test_one_editors_exclusions_hold_for_all_until_another_one_says_otherwise(b: Bench) -> None:
     first = await editor_of(b, "vscode-1.139", initializationOptions={"exclude": ["excluded.py"]})
     second = await editor_of(b, "neovim-0.12")
     second.open(b.project / "excluded.py", "x\n")
     assert not await shown(b, second)
     assert await first.leave()
+    assert not await shown(b, second), "whoever asks from a terminal next does not know what is private"
+    second.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"exclude": []}}})
+    await second.request("qmlx/status")
     assert await shown(b, second)
     assert await second.leave()
+
+
+async def test_what_is_private_is_so_in_folders_inside_and_elsewhere(b: Bench) -> None:
+    (b.project / "sub").mkdir(exist_ok=True)
+    elsewhere = b.project.parent / "elsewhere"
+    elsewhere.mkdir()
+    for folder in (b.project / "sub", elsewhere):
+        (folder / "notes.txt").write_text(CANARY)
+    editor = await editor_of(b, "vscode-1.139", initializationOptions={"exclude": ["notes.txt", "/sub/x.py"]})
+    (b.project / "sub" / "x.py").write_text(CANARY)
+    for root, name in [(b.project / "sub", "notes.txt"), (b.project / "sub", "x.py"), (elsewhere, "notes.txt")]:
+        _, message = await editor.refused("qmlx/ask", {"text": f"@{name}", "root": str(root)})
+        assert "private (exclude)" in message
+    other = await editor_of(b, "neovim-0.12", rootUri=None, workspaceFolders=None, rootPath=None)
+    _, message = await other.refused("qmlx/ask", {"text": "@notes.txt", "root": str(b.project / "sub")})
+    assert "private (exclude)" in message
+    assert await other.leave()
+    assert await editor.leave()
+
+
+async def test_a_new_document_that_is_to_become_a_secret_is_one(b: Bench) -> None:
+    editor = await editor_of(b, "vscode-1.139")
+    for uri in (
+        f"untitled:{b.project}/.env",
+        "untitled:.env",
+        f"untitled:{b.project}/private/x.md",
+        "untitled:id_rsa",
+    ):
+        document = {"uri": uri, "languageId": "x", "version": 1, "text": CANARY}
+        editor.notify("textDocument/didOpen", {"textDocument": document})
+        _, message = await editor.refused("qmlx/ask", {"text": "Q", "textDocument": {"uri": uri}})
+        assert "private" in message
+    assert await editor.leave()
 
 
 async def test_settings_take_trust_away_and_never_give_it(b: Bench) -> None:

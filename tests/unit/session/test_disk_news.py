@@ -194,7 +194,7 @@ async def test_a_branch_switch_is_one_bounded_summary(tmp_path: Path) -> None:
         await b.ask("After.")
         news = told(b)[before:]
         assert news[0].startswith("The branch is now feature/x.\nOn disk 29")
-        assert "Files that you were shown and that have changed since" in news[0]
+        assert "Files that you were shown and that have changed" in news[0]
         assert [text for text in news[1:] if not text.startswith("Change in pkg")] == []
         assert len(news) == 6
         assert sum(len(text) for text in news) < 5_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qmlx_lsp.session.rules import ignore_rules, users_excludes
+from qmlx_lsp.session.rules import SYSTEM, ignore_rules, users_settings
 from qmlx_lsp.workspace.ignore import Ignore
 
 NAMES = ["a.py", "local.py", "mine.txt", "kept.txt", "sub/local.py", "sub/mine.txt", "Upper.LOG"]
@@ -57,6 +57,26 @@ def test_the_users_own_excludes_hide_too_and_the_repositorys_come_before(reposit
     assert (found["a.py"], found["mine.txt"]) == ("core.excludesFile", None)
 
 
+def test_the_repositorys_own_setting_is_the_last_word(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "home" / ".gitconfig").write_text("[core]\n\texcludesFile = ~/other\n")
+    (tmp_path / "own").write_text("a.py\n")
+    git(repository, "config", "core.excludesFile", str(tmp_path / "own"))
+    assert check(repository)["a.py"] == "core.excludesFile"
+
+
+def test_a_repository_inside_has_its_own_excludes(repository: Path) -> None:
+    inner = repository / "sub"
+    inner.mkdir()
+    git(inner, "init", "-q")
+    (inner / ".git" / "info").mkdir(exist_ok=True)
+    (inner / ".git" / "info" / "exclude").write_text("mine.txt\n")
+    rules = ignore_rules(repository)
+    assert rules.excluded("sub/mine.txt") == ".git/info/exclude"
+    assert rules.excluded("mine.txt") is None
+    rules.inside("", {"sub", ".git"})
+    assert rules.inside("sub", {".git", "mine.txt"}).reason("mine.txt", folder=False) == ".git/info/exclude"
+
+
 def test_a_linked_worktree_has_the_excludes_of_its_repository(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", "-q", str(tmp_path / "linked"), "-b", "other")
     assert (tmp_path / "linked" / ".git").is_file()
@@ -74,9 +94,10 @@ def test_a_folder_below_the_repository_and_one_without(repository: Path, tmp_pat
 
 
 def test_without_a_home_there_are_none() -> None:
-    assert users_excludes({}) is None
-    assert users_excludes({"HOME": "/nowhere"}) == "/nowhere/.config/git/ignore"
-    assert users_excludes({"HOME": "/nowhere", "XDG_CONFIG_HOME": "/x"}) == "/x/git/ignore"
+    assert users_settings({}) == [SYSTEM]
+    assert users_settings({"HOME": "/n"}) == [SYSTEM, "/n/.config/git/config", "/n/.gitconfig"]
+    assert users_settings({"HOME": "/n", "XDG_CONFIG_HOME": "/x"})[1] == "/x/git/config"
+    assert users_settings({"HOME": "/n", "GIT_CONFIG_GLOBAL": "/g"}) == [SYSTEM, "/g"]
 
 
 def test_case_is_ignored_where_the_file_system_does() -> None:

@@ -1,6 +1,6 @@
 """What has vanished and what is new: the same file or not."""
 
-from qmlx_lsp.workspace.renames import Rename, folders, pair
+from qmlx_lsp.workspace.renames import COMPARED_MAX, Rename, common, groups, pair
 from qmlx_lsp.workspace.told import Limits, moved, tell
 
 LIMITS = Limits(100_000, 0.6)
@@ -48,11 +48,22 @@ def test_what_was_shown_in_parts_stays_so_under_its_new_name():
     assert telling.told == part.told
 
 
-def test_a_folder_that_was_moved_is_one_line():
+def test_files_that_moved_together_are_one_line():
     renames = [Rename(f"src/old/{name}", f"src/new/{name}", TEXT) for name in ("a.py", "b/c.py", "d.py")]
-    lines, covered = folders([*renames, Rename("x.py", "y.py", TEXT)])
-    assert lines == ["Folder src/old was renamed to src/new (3 files).\n"]
-    assert covered == renames
-    assert folders(renames[:2]) == ([], [])
-    flat = [Rename(f"old/{n}.py", f"{n}.py", TEXT) for n in range(4)]
-    assert folders(flat) == ([], [])
+    assert groups([*renames, Rename("x.py", "y.py", TEXT)]) == [renames]
+    assert common(renames, {"src/other.py"}) == "Folder src/old was renamed to src/new (3 files).\n"
+    assert common(renames, {"src/old/left.py"}) == "Files were moved from src/old to src/new: a.py, b/c.py, d.py.\n"
+    assert groups(renames[:2]) == []
+    assert groups([Rename(f"old/{n}.py", f"{n}.py", TEXT) for n in range(4)]) == []
+
+
+def test_a_thousand_files_are_compared_in_no_time_worth_mentioning(monkeypatch):
+    """By counting: no more pairs of texts are compared than is allowed."""
+    compared = []
+    monkeypatch.setattr(
+        "qmlx_lsp.workspace.renames.unified", lambda one, _other: compared.append(one) or "x" * len(one)
+    )
+    vanished = {f"a{n}.py": TEXT.replace("number 7", f"number {n} seven") for n in range(200)}
+    homes = {f"b{n}.py": TEXT.replace("number 8", f"number {n} eight") for n in range(50)}
+    assert pair(vanished, homes) == []
+    assert len(compared) <= COMPARED_MAX
