@@ -40,6 +40,8 @@ from qmlx_lsp.storage.writer import WriteBehind
 logger = logging.getLogger(__name__)
 
 STDIN_BLOCK_BYTES = 1 << 16
+# Seconds that a thread may keep the interpreter when others want it: with the default, 0.005, keystrokes wait for it.
+SWITCH_S = 0.001
 
 
 class App:
@@ -139,6 +141,7 @@ async def run_daemon(paths: Paths, settings: Settings) -> None:
     """Serve until stopped. Raises QmlxError when it cannot start."""
     lock = daemon_lock(paths)
     give_back_freed_memory()
+    sys.setswitchinterval(SWITCH_S)
     app = App(paths, settings)
     warm_up()
     listener = Listener(
@@ -161,6 +164,7 @@ async def run_stdio(paths: Paths, settings: Settings, out: int) -> int:
     code."""
     lock = daemon_lock(paths)
     give_back_freed_memory()
+    sys.setswitchinterval(SWITCH_S)
     app = App(paths, settings)
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=STREAM_LIMIT_BYTES)

@@ -36,7 +36,7 @@ def _number(default: Any, low: float, high: float, about: str) -> Any:
     return field(default=default, metadata={"limit": Limit(low, high), "about": about})
 
 
-def _choice(default: int, allowed: tuple[int, ...], about: str) -> Any:
+def _choice(default: Any, allowed: tuple[Any, ...], about: str) -> Any:
     return field(default=default, metadata={"allowed": allowed, "about": about})
 
 
@@ -134,6 +134,19 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
+class Watch:
+    mode: str = _choice(
+        "auto",
+        ("auto", "poll", "off"),
+        "how changes on disk are noticed: by the system's events, by looking, not at all",
+    )
+    max_files: int = _number(200_000, 1, 10_000_000, "files of a project at most; with more, the disk is not watched")
+    poll_s: float = _number(5.0, 0.1, 86_400.0, "seconds between two looks where there are no events, at least")
+    step_ms: int = _number(200, 10, 10_000, "milliseconds of events that are taken together")
+    burst_files: int = _number(50, 1, 1_000_000, "files; more that change between two turns are told as one summary")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """All settings; the names of the sections and keys are those of ``config.toml``."""
 
@@ -146,6 +159,7 @@ class Settings:
     ahead: Ahead = Ahead()
     tools: Tools = Tools()
     stream: Stream = Stream()
+    watch: Watch = Watch()
 
 
 def load(config_file: Path, environ: Mapping[str, str] = os.environ) -> Settings:
@@ -191,6 +205,10 @@ _ENV_NAMES = {
     ("tools", "timeout_s"): "QMLX_TOOL_TIMEOUT_S",
     ("tools", "output_kb"): "QMLX_TOOL_OUTPUT_KB",
     ("tools", "kill_s"): "QMLX_TOOL_KILL_S",
+    ("watch", "mode"): "QMLX_WATCH",
+    ("watch", "max_files"): "QMLX_WATCH_MAX_FILES",
+    ("watch", "poll_s"): "QMLX_WATCH_POLL_S",
+    ("watch", "step_ms"): "QMLX_WATCH_STEP_MS",
 }
 _SECTIONS = {f.name: f for f in fields(Settings)}
 

@@ -23,6 +23,9 @@ Source = Callable[[Connection, types.CodeActionParams], Awaitable[list[types.Com
 
 async def actions(connection: Connection, params: types.CodeActionParams) -> list[types.Command]:
     """All that is offered for the document, less what the editor does not want (``context.only``)."""
+    document = connection.registry.mirror.document(params.text_document.uri)
+    if document is not None:
+        connection.checked.see(params.text_document.uri, document.version, params.context.diagnostics)
     only = [str(getattr(kind, "value", kind)) for kind in params.context.only or ()]
     found: list[types.Command] = []
     for kind, source in ACTIONS:

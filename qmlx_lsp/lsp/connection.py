@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.lsp.checked import Checked
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
 from qmlx_lsp.workspace.mirror import uri_to_path
@@ -36,7 +37,8 @@ class Connection:
     """State of one connection, hashable by identity. ``clients()`` counts the connections of the daemon.
 
     ``trusted``: whether tools may run here. An editor that knows of trust says so; one that says nothing is taken to
-    trust, because a tool only ever runs when its user asks for it by name.
+    trust, because a tool only ever runs when its user asks for it by name. ``exclude``: patterns of what its user
+    wants left out.
     """
 
     def __init__(self, registry: Registry, protocol: Any, clients: Callable[[], int]) -> None:
@@ -49,6 +51,8 @@ class Connection:
         self.capabilities: types.ClientCapabilities | None = None
         self.process_id: int | None = None
         self.trusted = True
+        self.exclude: list[str] = []
+        self.checked = Checked()
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}
@@ -71,6 +75,8 @@ class Connection:
 
     def set_roots(self, roots: list[Path]) -> None:
         """The workspace folders from now on."""
+        for root in set(self.roots) - set(roots):
+            self.registry.project(root).drop_client(self)
         self.roots = roots
         self._root_of.clear()
 

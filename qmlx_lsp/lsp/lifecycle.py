@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from lsprotocol import types
 
+from qmlx_lsp.lsp import configuration
 from qmlx_lsp.lsp.actions import KINDS_OFFERED
 from qmlx_lsp.lsp.commands import COMMANDS
 from qmlx_lsp.lsp.connection import Connection
@@ -30,18 +30,7 @@ def initialize(connection: Connection, params: types.InitializeParams) -> None:
     connection.encoding = choose_encoding(params.capabilities)
     connection.set_roots(roots_from(params))
     connection.process_id = params.process_id
-    trust(connection, params.initialization_options)
-
-
-def trust(connection: Connection, options: Any) -> None:
-    """Take what ``options`` say about trust: ``trusted`` or ``qmlx.trusted``. Whatever is said and is not true means
-    untrusted; when nothing is said, nothing changes."""
-    given = options if isinstance(options, Mapping) else {}
-    ours = given.get("qmlx")
-    said = [place.get("trusted") for place in (given, ours) if isinstance(place, Mapping)]
-    said = [value for value in said if value is not None]
-    if said:
-        connection.trusted = all(value is True for value in said)
+    configuration.begin(connection, params.initialization_options)
 
 
 def complete(connection: Connection, capabilities: types.ServerCapabilities) -> None:
@@ -60,6 +49,7 @@ def initialized(connection: Connection) -> None:
     """Say what is amiss; begin to load the model, unless it is there, and show how far it is."""
     if connection.stop_notices is None:
         connection.stop_notices = connection.registry.listen_notices(lambda text: notice(connection, text))
+    configuration.ask(connection, connection.roots)
     loader = connection.registry.loader
     if loader.loaded is None:
         loader.start()
@@ -71,6 +61,7 @@ def did_change_folders(connection: Connection, params: types.DidChangeWorkspaceF
     added = [path for folder in params.event.added if (path := folder_path(folder.uri)) is not None]
     kept = [root for root in connection.roots if root not in removed]
     connection.set_roots([*kept, *(path for path in added if path not in kept)])
+    configuration.added(connection, added)
 
 
 async def show_loading(connection: Connection) -> None:

@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from qmlx_lsp import __version__
-from qmlx_lsp.lsp import actions, ask, commands, documents, lifecycle, methods, tools
+from qmlx_lsp.lsp import actions, ask, commands, configuration, documents, lifecycle, methods, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.protocol import QmlxProtocol, Reader, read_messages
 from qmlx_lsp.session.registry import Registry
@@ -70,6 +70,7 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
         types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: documents.did_change_notebook(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: documents.did_close_notebook(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: documents.did_save_notebook(connection, params),
+        types.WORKSPACE_DID_CHANGE_CONFIGURATION: lambda params: configuration.did_change(connection, params),
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda p: lifecycle.did_change_folders(connection, p),
         types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
     }

@@ -14,13 +14,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.session.session import Services
-from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private, relative
+from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private
 from qmlx_lsp.transcript.entry import Entry
 from qmlx_lsp.workspace.ignore import Ignore
-from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, seen_text, shown, tell
+from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, recall, seen_text, tell
 
 DIGEST_BYTES = 6
 
@@ -90,7 +89,7 @@ def _blank(path: str, tokens: int) -> dict[str, Any]:
 
 def _row(place: Place, sight: Sight, before: str | None, tokens: int, limits: Limits) -> dict[str, Any]:
     """``told`` and ``current`` are digests of the texts as a model sees them."""
-    seen = shown(before)
+    seen = recall(before)
     telling = (
         named(sight.path, before, sight.hidden, sight.size)
         if sight.hidden is not None
@@ -126,17 +125,15 @@ def _digest(text: str) -> str:
 
 
 async def held(services: Services, place: Place, path: str) -> dict[str, Any]:
-    """The text that would be told of one file, exactly: the editor's, or else the disk's.
+    """The text that would be told of the file ``path`` (absolute, or from the root), exactly: the editor's, or else
+    the disk's.
 
     Raises:
         QuestionError: the file is private, outside, missing, or no text.
     """
-    inside = relative(place.root, path) if path.startswith("/") else path
-    if inside is None:
-        raise QuestionError(f"{path} is outside the folder {place.root}: name the folder with --root.")
     max_bytes = services.settings.context.max_file_kb * 1024
     workspace = Workspace(place.root, place.rules, place.open_texts, max_bytes)
-    asked = inside if inside.startswith(UNSAVED) else str(place.root / inside)
+    asked = path if path.startswith(UNSAVED) else str(place.root / path)
     sights = await asyncio.to_thread(look, workspace, Ask("", asked))
     sight = next(sight for sight in sights if sight.role is Role.ASKED)
     return {"path": sight.path, "text": sight.text, "source": "editor" if sight.path in place.open_texts else "disk"}

@@ -30,8 +30,8 @@ from qmlx_lsp.workspace.told import (
     moved,
     named,
     readable,
+    recall,
     seen_text,
-    shown,
     tell,
 )
 
@@ -115,7 +115,7 @@ def _telling(ask: Ask, sight: Sight, before: str | None, limits: Limits, budget:
     asked = sight.role in (Role.ASKED, Role.NAMED)
     if before == STALE and sight.role is Role.TOLD and sight.text is not None:
         return None  # until somebody wants to know
-    seen = shown(before)
+    seen = recall(before)
     if asked and sight.text is not None and readable(sight.text, limits):
         partly = seen is not None and seen.parts is not None
         if sight.role is Role.NAMED and sight.lines and (partly or seen is None):
@@ -162,7 +162,7 @@ def _too_much(sight: Sight, before: str | None, said: _Said) -> None:
 
 
 def _vanished(sight: Sight, told: Mapping[str, str]) -> bool:
-    return sight.text is None and sight.hidden is None and shown(told.get(sight.path)) is not None
+    return sight.text is None and sight.hidden is None and recall(told.get(sight.path)) is not None
 
 
 def _homes(sights: Sequence[Sight], told: Mapping[str, str]) -> dict[str, str]:

@@ -46,9 +46,15 @@ async def conversation(services: Services, root: Path, limit: int | None) -> dic
 
 
 async def status(
-    services: Services, loader: Loader, sessions: Sequence[Session], running: Callable[[], int], clients: int
+    services: Services,
+    loader: Loader,
+    sessions: Sequence[Session],
+    disk: Callable[[Path], object],
+    running: Callable[[], int],
+    clients: int,
 ) -> dict[str, Any]:
-    """Model, live conversations, store, queue and last usage, as JSON data."""
+    """Model, live conversations, store, queue and last usage, as JSON data. ``disk(root)`` says how a folder is
+    watched."""
     progress, loaded = loader.progress, loader.loaded
     store = await _store_status(services)
     last = max(sessions, key=lambda s: s.last_used, default=None)
@@ -69,7 +75,7 @@ async def status(
             {
                 "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
                 "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
-                "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
+                "disk": disk(s.root), "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
             }
             for s in sessions
         ],

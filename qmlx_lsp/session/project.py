@@ -2,49 +2,153 @@
 what happens on its disk.
 
 Invariant: what any client wants excluded is excluded for all of them: there is one conversation.
+Invariant: the disk is watched while a client works in the folder, and no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from qmlx_lsp.session.news import DiskNews
+from qmlx_lsp.session.rules import ignore_rules
 from qmlx_lsp.session.session import News
+from qmlx_lsp.session.watch import Watch
+from qmlx_lsp.settings import Watch as WatchSettings
+from qmlx_lsp.workspace.changes import Changes
 from qmlx_lsp.workspace.ignore import Ignore
+
+Notice = Callable[[str, str | None], None]
 
 
 class Project:
-    """``root`` is a real path; ``exclude`` are the daemon's own patterns, those of editors come on top."""
+    """``root`` is a real path. ``on_change(root, changes)`` is called for what happens on its disk, ``notice`` is the
+    registry's. ``make_watch`` is there for tests."""
 
-    def __init__(self, root: Path, exclude: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        root: Path,
+        settings: WatchSettings,
+        on_change: Callable[[Path, Changes], None],
+        notice: Notice,
+        make_watch: Callable[..., Watch] = Watch,
+    ) -> None:
         self.root = root
-        self._exclude = tuple(exclude)
+        self._settings = settings
+        self._on_change = on_change
+        self._notice = notice
+        self._make_watch = make_watch
         self._of_clients: dict[Hashable, tuple[str, ...]] = {}
+        self._asked: set[asyncio.Future[None]] = set()
+        self._workers: set[Hashable] = set()
+        self._watch: Watch | None = None
+        self._branch: str | None = None  # that the model was told of, or that was there from the beginning
+        self._changing: set[asyncio.Task[None]] = set()
+
+    # --- what is private ----------------------------------------------------------------------------------------
+
+    def wait_for(self, settings: asyncio.Future[None]) -> None:
+        """A client has been asked for its settings, which may say what is private."""
+        self._asked.add(settings)
+        settings.add_done_callback(self._asked.discard)
+
+    async def configured(self) -> None:
+        """Until every client that was asked has answered, or has taken too long."""
+        while self._asked:
+            await asyncio.wait(set(self._asked))
 
     def exclude(self, client: Hashable, patterns: Sequence[str]) -> None:
         """What ``client`` wants excluded from now on, in place of what it wanted before."""
+        before = self._patterns()
         self._of_clients[client] = tuple(patterns)
-
-    def drop_client(self, client: Hashable) -> None:
-        self._of_clients.pop(client, None)
+        self._rules_changed(before)
 
     def rules(self) -> Ignore:
         """What must not be told, read anew when first asked. An ``Ignore`` is for one thread at a time."""
-        patterns = dict.fromkeys([*self._exclude, *(p for more in self._of_clients.values() for p in more)])
-        return Ignore(str(self.root), _read_ignore_file, tuple(patterns))
+        return ignore_rules(self.root, self._patterns())
+
+    def _patterns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(pattern for patterns in self._of_clients.values() for pattern in patterns))
+
+    def _rules_changed(self, before: tuple[str, ...]) -> None:
+        """The watch has rules of its own, for its thread: with others it begins anew."""
+        if self._watch is not None and self._patterns() != before:
+            self._close_watch()
+            self._open_watch()
+
+    # --- who works here -----------------------------------------------------------------------------------------
+
+    def works_here(self, client: Hashable) -> None:
+        """``client`` has something of this folder open: from now on its disk is watched."""
+        if client not in self._workers:
+            self._workers.add(client)
+            if self._watch is None and self._settings.mode != "off":
+                self._open_watch()
+
+    def drop_client(self, client: Hashable) -> None:
+        before = self._patterns()
+        self._of_clients.pop(client, None)
+        self._workers.discard(client)
+        if self._workers:
+            self._rules_changed(before)
+        elif self._watch is not None:
+            self._close_watch()
+
+    def _open_watch(self) -> None:
+        self._watch = self._make_watch(
+            self.root, self.rules, self._settings, lambda changes: self._on_change(self.root, changes), self._notice
+        )
+        self._later(self._watch.start())
+
+    def _close_watch(self) -> None:
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            self._later(watch.stop())
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._changing.add(task)
+        task.add_done_callback(self._changing.discard)
+
+    async def watched(self) -> None:
+        """Until the first look at the disk is over, if it is being watched."""
+        if self._watch is not None:
+            await self._watch.ready.wait()
+
+    async def stop(self) -> None:
+        """Watch no more, and wait until nothing does."""
+        self._close_watch()
+        while self._changing:
+            await asyncio.wait(set(self._changing))
+
+    # --- what is known of the disk ------------------------------------------------------------------------------
 
     @property
     def excluded(self) -> Mapping[str, str]:
         """The top-most paths that are left out, as far as they are known, and why; folders end in a slash."""
-        return {}
+        return self._watch.excluded if self._watch is not None else {}
+
+    def status(self) -> dict[str, object] | None:
+        """How the disk is watched, as JSON data; None if it is not."""
+        watch = self._watch
+        if watch is None:
+            return None
+        return {
+            "state": watch.state,
+            "reason": watch.reason,
+            "files": len(watch.index),
+            "ready": watch.ready.is_set(),
+        }
 
     def news(self) -> News:
         """What has happened on the disk since it was last told."""
-        return News()
+        watch = self._watch
+        if watch is None or not watch.ready.is_set():
+            return News()
+        self._branch = self._branch or watch.branch
+        return DiskNews(watch, self._settings.burst_files, self._branch, self._told_of)
 
-
-def _read_ignore_file(path: str) -> str | None:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
+    def _told_of(self, branch: str | None) -> None:
+        self._branch = branch

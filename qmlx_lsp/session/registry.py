@@ -29,9 +29,11 @@ from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.sight import UNSAVED, relative
 from qmlx_lsp.session.tools import Tools
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
+from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import GIB
 from qmlx_lsp.transcript.entry import Finish
 from qmlx_lsp.workspace.cells import Notebooks
+from qmlx_lsp.workspace.changes import Changes
 from qmlx_lsp.workspace.mirror import Mirror, canonical_uri, uri_to_path
 from qmlx_lsp.workspace.notebook import shown_as_text
 
@@ -47,6 +49,7 @@ class Registry:
         self.mirror = Mirror()
         self.notebooks = Notebooks(self.mirror)
         self._projects: dict[Path, Project] = {}
+        self.make_watch: Callable[..., Watch] = Watch
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
@@ -99,8 +102,20 @@ class Registry:
     def project(self, root: Path) -> Project:
         """The folder ``root``, a real path."""
         if root not in self._projects:
-            self._projects[root] = Project(root)
+            watch = self.services.settings.watch
+            self._projects[root] = Project(root, watch, self._on_disk_change, self.notice, self.make_watch)
         return self._projects[root]
+
+    def stirred(self, client: Hashable, root: Path, *, typing: bool = False) -> None:
+        """The user of ``client`` does something in ``root``."""
+        self.project(root).works_here(client)
+        self.idle.stirred(root, typing=typing)
+
+    def _on_disk_change(self, root: Path, changes: Changes) -> None:
+        """What the model was told may have changed: it is looked at when nothing happens any more."""
+        session = next((s for s in self.sessions if s.root == root), None)
+        if session is not None and not session.told.keys().isdisjoint(changes.changed | changes.removed):
+            self.idle.stirred(root)
 
     # --- questions ----------------------------------------------------------------------------------------------
 
@@ -155,7 +170,9 @@ class Registry:
             ModelError: the model cannot be loaded.
             StoreError: the conversation log cannot be read.
         """
-        model = await self.loader.ready()
+        loading = self.loader.start()
+        await self.project(root).configured()
+        model = await asyncio.shield(loading)
         if model.info.not_persisted is not None and self.services.store is not None:
             why = f"{model.info.name} starts cold after every restart: {model.info.not_persisted}"
             self.notice("not persisted", f"States of this model are not kept on disk. {why}.")
@@ -197,7 +214,10 @@ class Registry:
 
     async def status(self, clients: int) -> dict[str, Any]:
         """Model, live conversations, store, queue and last usage, as JSON data."""
-        return await overview.status(self.services, self.loader, self.sessions, lambda: len(self._running), clients)
+        return await overview.status(
+            self.services, self.loader, self.sessions, lambda root: self.project(root).status(),
+            lambda: len(self._running), clients,
+        )  # fmt: skip
 
     # --- beginning anew and forgetting ----------------------------------------------------------------------------
 
@@ -259,6 +279,7 @@ class Registry:
         await ending
         await self._results.settled(max(0.0, deadline - time.monotonic()))
         await self.idle.stop(max(0.0, deadline - time.monotonic()))
+        await asyncio.gather(*(project.stop() for project in self._projects.values()))
 
 
 def root_for(path: str, roots: Sequence[Path]) -> Path:

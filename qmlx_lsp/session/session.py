@@ -26,6 +26,7 @@ from qmlx_lsp.storage.writer import WriteBehind
 from qmlx_lsp.transcript.epoch import Summary
 from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.ignore import Ignore
+from qmlx_lsp.workspace.summary import out_of_date
 
 T = TypeVar("T")
 
@@ -56,20 +57,20 @@ class Services:
 
 
 class News:
-    """What has happened on the disk since it was last said. This one is for a folder that nobody watches.
+    """What has happened on the disk since it was last said. This one is for a folder that nobody watches."""
 
-    ``fresh``: files that have come into being. ``named(name)``: the files of the workspace with that last name.
-    """
-
-    fresh: Sequence[str] = ()
-
-    def named(self, _name: str) -> Sequence[str]:
+    def homes(self, path: str) -> Sequence[str]:
+        """Files that have come into being and may be ``path``, which has vanished; the likeliest first."""
         return ()
 
-    def summary(self, _stale: Sequence[str], _said: Mapping[str, str | None]) -> str | None:
+    def named(self, name: str) -> Sequence[str]:
+        """The files of the workspace with that last name."""
+        return ()
+
+    def summary(self, stale: Sequence[str], said: Mapping[str, str | None]) -> str | None:
         """A block about what is too much to be said file by file, or None. ``stale`` files were told before and are
         not told anew, ``said`` are those of which something is said now."""
-        return None
+        return out_of_date(stale) or None
 
     def told(self) -> None:
         """It has been said."""

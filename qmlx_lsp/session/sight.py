@@ -61,15 +61,15 @@ class Sight:
 @dataclass(frozen=True, slots=True)
 class Workspace:
     """What sights are taken of. ``root`` is a real path. ``open_texts``: by relative path, the latest used first, of
-    documents that have no file by URI. ``told``: what was told before. ``fresh``: what has come into being on the
-    disk lately. ``named(name)``: the files of the workspace with that last name."""
+    documents that have no file by URI. ``told``: what was told before. ``homes(path)``: what has come into being
+    lately and may be ``path``, which has vanished. ``named(name)``: the files of the workspace with that name."""
 
     root: Path
     ignore: Ignore
     open_texts: Mapping[str, str]
     max_bytes: int
     told: Collection[str] = ()
-    fresh: Sequence[str] = ()
+    homes: Callable[[str], Sequence[str]] = lambda _path: ()
     named: Callable[[str], Sequence[str]] = lambda _name: ()
     settle: Callable[[float], None] = time.sleep
 
@@ -159,17 +159,15 @@ def _gone(sight: Sight) -> bool:
 
 
 def _candidates(workspace: Workspace, vanished: Sequence[str]) -> list[str]:
-    """Where the vanished may be: what is new on the disk, those of the same name first; then their own folders."""
+    """Where the vanished may be: what is new on the disk; then what lies in their own folders."""
     if not vanished:
         return []
-    names = {posixpath.basename(path) for path in vanished}
     suffixes = {posixpath.splitext(path)[1] for path in vanished}
     nearby = dict.fromkeys(posixpath.dirname(path) for path in vanished)
     beside = (posixpath.join(folder, name) for folder in nearby for name in _names(workspace.root / folder))
-    paths = dict.fromkeys([*workspace.fresh, *beside])
-    likely = [path for path in paths if posixpath.splitext(path)[1] in suffixes]
-    likely.sort(key=lambda path: posixpath.basename(path) not in names)
-    return [path for path in likely if not private(workspace.root, path, workspace.ignore)]
+    likely = [path for path in beside if posixpath.splitext(path)[1] in suffixes]
+    paths = dict.fromkeys([home for path in vanished for home in workspace.homes(path)] + likely)
+    return [path for path in paths if not private(workspace.root, path, workspace.ignore)]
 
 
 def _names(folder: Path) -> list[str]:

@@ -120,7 +120,7 @@ async def say_ahead(session: Session) -> bool:
 def _workspace(session: Session, news: News) -> Workspace:
     return Workspace(
         session.root, session.rules(), session.open_texts(), session.services.settings.context.max_file_kb * 1024,
-        fresh=news.fresh, named=news.named,
+        homes=news.homes, named=news.named,
     )  # fmt: skip
 
 

@@ -54,18 +54,19 @@ class Patterns:
         return None
 
 
-def parse(text: str) -> Patterns:
-    """The patterns of an ignore file's text."""
-    return parse_lines(_LINE_END.split(text.removeprefix("\ufeff")))
+def parse(text: str, *, ignore_case: bool = False) -> Patterns:
+    """The patterns of an ignore file's text. ``ignore_case`` is for file systems that do."""
+    return parse_lines(_LINE_END.split(text.removeprefix("\ufeff")), ignore_case=ignore_case)
 
 
-def parse_lines(lines: Iterable[str]) -> Patterns:
+def parse_lines(lines: Iterable[str], *, ignore_case: bool = False) -> Patterns:
     """The patterns of single lines; blank lines, comments and invalid patterns give none."""
-    found = (_pattern(line) for line in lines)
+    flags = re.DOTALL | re.IGNORECASE if ignore_case else re.DOTALL
+    found = (_pattern(line, flags) for line in lines)
     return Patterns(tuple(pattern for pattern in found if pattern))
 
 
-def _pattern(line: str) -> Pattern | None:
+def _pattern(line: str, flags: re.RegexFlag) -> Pattern | None:
     glob = _TRAILING_SPACES.sub("", line)
     if glob.startswith("#"):
         return None
@@ -76,7 +77,7 @@ def _pattern(line: str) -> Pattern | None:
     anchored = "/" in glob
     glob = glob.removeprefix("/")
     source = _translate(glob, anchored=anchored) if glob else None
-    return None if source is None else Pattern(negated, folders_only, anchored, re.compile(source, re.DOTALL))
+    return None if source is None else Pattern(negated, folders_only, anchored, re.compile(source, flags))
 
 
 def _translate(glob: str, *, anchored: bool) -> str | None:

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from qmlx_lsp.workspace.diff import unified
-from qmlx_lsp.workspace.told import display, seen_text
+from qmlx_lsp.workspace.shown import shown
+from qmlx_lsp.workspace.told import seen_text
 
 SIMILAR = 0.5
 """A difference of at most this share of the text (characters over characters) leaves it the same file."""
@@ -85,8 +86,6 @@ def folders(renames: Sequence[Rename]) -> tuple[list[str], Collection[Rename]]:
     lines, covered = [], []
     for (old_folder, new_folder), members in sorted(groups.items()):
         if len(members) >= FOLDER_FILES_MIN and old_folder and new_folder:
-            lines.append(
-                f"Folder {display(old_folder)} was renamed to {display(new_folder)} ({len(members):,} files).\n"
-            )
+            lines.append(f"Folder {shown(old_folder)} was renamed to {shown(new_folder)} ({len(members):,} files).\n")
             covered += members
     return lines, covered

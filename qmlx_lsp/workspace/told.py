@@ -25,6 +25,7 @@ from qmlx_lsp.workspace.diff import carried, unified
 from qmlx_lsp.workspace.fence import fenced
 from qmlx_lsp.workspace.parts import Range, merged, missing
 from qmlx_lsp.workspace.positions import LineIndex, to_lf
+from qmlx_lsp.workspace.shown import shown
 
 Form = Literal["whole", "part", "diff", "gone", "named", "moved"]
 
@@ -32,8 +33,6 @@ STALE = "\0changed"
 """Remembered of a file that has changed more than could be told: the model knows no more than that."""
 
 _PART = "\0part "
-# Control characters, the Unicode line separators and undecodable bytes are legal in a file's name.
-_UNSHOWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LANGUAGES = {
     "bash": "sh", "cc": "cpp", "cjs": "javascript", "cs": "csharp", "cxx": "cpp", "ex": "elixir", "exs": "elixir",
     "hpp": "cpp", "hs": "haskell", "htm": "html", "js": "javascript", "kt": "kotlin", "kts": "kotlin", "m": "objc",
@@ -70,7 +69,7 @@ class Shown:
     parts: tuple[Range, ...] | None = None
 
 
-def shown(told: str | None) -> Shown | None:
+def recall(told: str | None) -> Shown | None:
     """What a remembered ``told`` says was shown; None for nothing, or when the file was named only."""
     if told is None or not told.startswith("\0"):
         return None if told is None else Shown(told)
@@ -89,13 +88,8 @@ def readable(text: str, limits: Limits) -> bool:
 
 def seen_text(told: str) -> str:
     """The text in a remembered ``told``, or any text, as the model sees it; empty for what was named only."""
-    seen = shown(told)
+    seen = recall(told)
     return "" if seen is None else _as_seen(seen.text)
-
-
-def display(path: str) -> str:
-    """A path as it can stand in a line."""
-    return _shown(path)
 
 
 def tell(
@@ -109,7 +103,7 @@ def tell(
     shown before is shown whole.
     """
     if current is None:
-        return None if told is None else Telling(path, "gone", f"File {_shown(path)} was deleted.\n", None)
+        return None if told is None else Telling(path, "gone", f"File {shown(path)} was deleted.\n", None)
     if told == current and not is_named(told):
         return None
     size = _utf8_size(current, limits.max_file_bytes)
@@ -117,14 +111,14 @@ def tell(
         return named(path, told, "binary")
     if size > limits.max_file_bytes:
         return named(path, told, "too large", size)
-    seen = shown(told)
+    seen = recall(told)
     if seen is None:
         return _first(path, current, parts, " (new text)" if told == STALE else "")
     before, after = _as_seen(seen.text), _as_seen(current)
     diff = "" if before == after else unified(before, after)
     if len(diff) > limits.max_diff_share * len(after):
         return _first(path, current, parts, " (new text)")
-    change = f"Change in {_shown(path)}:\n{fenced(diff, 'diff')}" if diff else ""
+    change = f"Change in {shown(path)}:\n{fenced(diff, 'diff')}" if diff else ""
     if seen.parts is None:
         return Telling(path, "diff", change, current) if diff else None
     known = carried(before, after, seen.parts)
@@ -140,7 +134,7 @@ def _first(path: str, current: str, parts: Sequence[Range] | None, what: str) ->
     after = _as_seen(current)
     if parts is not None:
         return Telling(path, "part", _parts(path, after, parts, what), _partly(current, merged(parts)))
-    return Telling(path, "whole", f"File {_shown(path)}{what}:\n{fenced(after, _language(path))}", current)
+    return Telling(path, "whole", f"File {shown(path)}{what}:\n{fenced(after, _language(path))}", current)
 
 
 def _partly(text: str, parts: Sequence[Range]) -> str:
@@ -149,7 +143,7 @@ def _partly(text: str, parts: Sequence[Range]) -> str:
 
 def moved(old: str, new: str, told: str, current: str, limits: Limits) -> Telling:
     """A file that was shown, or named, as ``old`` is now ``new``, and may have changed a little on the way."""
-    line = f"File {_shown(old)} was renamed to {_shown(new)}.\n"
+    line = f"File {shown(old)} was renamed to {shown(new)}.\n"
     change = tell(new, told, current, limits)
     return Telling(new, "moved", line + (change.text if change else ""), change.told if change else told)
 
@@ -163,7 +157,7 @@ def named(path: str, told: str | None, reason: str, size: int | None = None) -> 
     if told == marker:
         return None
     amount = "" if size is None else f" ({_amount(size)})"
-    return Telling(path, "named", f"File {_shown(path)} is not shown: {reason}{amount}.\n", marker)
+    return Telling(path, "named", f"File {shown(path)} is not shown: {reason}{amount}.\n", marker)
 
 
 def is_named(told: str | None) -> bool:
@@ -177,7 +171,7 @@ def mention(path: str, text: str, start_line: int, end_line: int) -> str:
     index = LineIndex(seen)
     first, last = (min(max(line, 1), index.line_count) for line in sorted((start_line, end_line)))
     lines = seen[index.line_start(first - 1) : index.line_range(last - 1)[1]]
-    return f"Lines {first}-{last} of {_shown(path)}:\n{fenced(lines, _language(path))}"
+    return f"Lines {first}-{last} of {shown(path)}:\n{fenced(lines, _language(path))}"
 
 
 def _parts(path: str, seen: str, parts: Sequence[Range], what: str = "") -> str:
@@ -193,7 +187,7 @@ def _parts(path: str, seen: str, parts: Sequence[Range], what: str = "") -> str:
         pieces.append(text if text.endswith("\n") else f"{text}\n")
         shown_to = last
     lines = ", ".join(f"{first}-{last}" for first, last in parts)
-    return f"Lines {lines} of {_shown(path)}, which has {total:,}{what}:\n{fenced(''.join(pieces), _language(path))}"
+    return f"Lines {lines} of {shown(path)}, which has {total:,}{what}:\n{fenced(''.join(pieces), _language(path))}"
 
 
 def _utf8_size(text: str, limit: int) -> int | None:
@@ -209,10 +203,6 @@ def _utf8_size(text: str, limit: int) -> int | None:
 
 def _as_seen(text: str) -> str:
     return to_lf(text.removeprefix("\ufeff"))
-
-
-def _shown(path: str) -> str:
-    return _UNSHOWABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", path)
 
 
 def _language(path: str) -> str:

@@ -190,7 +190,7 @@ async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
     assert status["model"]["state"] == "ready"
     assert status["conversations"] == [{
         "root": str(b.project), "epoch": 0, "tokens": len(b.ids()), "live": True, "live_tokens": len(b.ids()),
-        "live_bytes": 4 * len(b.ids()) + 16, "busy": False, "preparing": None,
+        "live_bytes": 4 * len(b.ids()) + 16, "disk": None, "busy": False, "preparing": None,
     }]  # fmt: skip
     assert status["usage"] == answers[2]["usage"]
     assert status["store"]["segments"] == 4  # one per turn, and one that ends with the system text

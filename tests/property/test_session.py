@@ -1,4 +1,4 @@
-"""Any programme of questions, cancels, errors, edits, rests, restarts and lost states keeps log and state together.
+"""Any programme of questions, cancels, errors, edits, idle work, restarts and losses keeps log and state together.
 
 A token is a byte and a reply names a digest of everything the model has read, so a state that is off by one token,
 or a checkpoint under the wrong key, answers differently from a model that reads the log from the beginning.
@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick
+from tests.support.waiting import until
 
 HEADER_TOKENS = 1 + 1 + 1 + len("assistant\n")
 CHUNK = 32
@@ -30,6 +31,7 @@ STEPS = st.one_of(
     st.tuples(st.just("cancel"), st.sampled_from(["prefill", "decode"]), st.integers(0, 12)),
     st.tuples(st.just("fail"), st.sampled_from(["prefill", "decode"]), st.integers(0, 12)),
     st.tuples(st.just("edit"), st.integers(0, 9), st.integers(0, 99)),
+    st.tuples(st.just("ahead"), st.sampled_from(["", "prefill"]), st.integers(0, 12), st.booleans()),
     st.tuples(st.just("restart")),
     st.tuples(st.just("drop")),
     st.tuples(st.just("damage"), st.integers(0, 50)),
@@ -67,6 +69,28 @@ async def rest(b: Bench, kind: str, after: int, asks: bool) -> None:
         await asyncio.gather(reaching, resting)
 
 
+async def read_ahead(b: Bench, kind: str, after: int, asks: bool) -> None:
+    """Time to read ahead; at a pass of it, somebody asks or the model fails."""
+    idle = b.app.registry.idle
+    idle.stirred(b.project)
+    if not kind or not asks:
+        if kind:
+            b.gate.fail(kind, after)
+        await b.pause()
+        b.gate.open()
+        return
+    b.gate.hold(kind, after)
+    pausing, reaching = asyncio.create_task(b.pause()), asyncio.create_task(b.gate.reached())
+    await asyncio.wait({reaching, pausing}, return_when=asyncio.FIRST_COMPLETED)
+    job = idle.reading._job
+    task, _ = b.begin("Now?")
+    await until(lambda: job.cancelled)
+    b.gate.open()
+    assert (await task).finish in (Finish.COMPLETE, Finish.LENGTH)
+    b.gate._reached.set()  # it may never have come there
+    await asyncio.gather(reaching, pausing)
+
+
 async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) -> None:
     file = b.project / "a.py"
     if what[0] == "edit":
@@ -82,6 +106,9 @@ async def step(b: Bench, number: int, what: tuple[Any, ...], *, hybrid: bool) ->
         return
     if what[0] == "rest":
         await rest(b, *what[1:])
+        return
+    if what[0] == "ahead":
+        await read_ahead(b, *what[1:])
         return
     if what[0] == "damage":
         folder = b.paths.checkpoints
@@ -139,6 +166,7 @@ async def programme(steps: list[tuple[Any, ...]], *, hybrid: bool) -> None:
         (Path(base) / "project" / "a.py").write_text("line = 0\n" * 10)
         made = quick(engine={"prefill_chunk_tokens": CHUNK}, context={"summary_tokens": 64, "epoch_share": 0.4})
         async with bench(Path(base), made, hybrid=hybrid, context_tokens=LIMIT) as b:
+            await b.ask("about the file", path=str(b.project / "a.py"))  # so that its edits are news
             ids: list[int] = []
             epoch = 0
             left: dict[int, list[int]] = {}  # what each epoch held when it was last seen

@@ -43,6 +43,7 @@ class FakeEditor:
     def __init__(self, send_bytes: Callable[[bytes], None], *, answers: bool = True) -> None:
         self.send_bytes = send_bytes
         self.answers = answers
+        self.results: dict[str, Any] = {}  # what the server's requests are answered with, by method; else null
         self.messages: list[Message] = []
         self.raw = b""
         self._buffer = b""
@@ -89,7 +90,7 @@ class FakeEditor:
         assert message["jsonrpc"] == "2.0"
         self.messages.append(message)
         if "method" in message and "id" in message and self.answers:
-            self.send({"jsonrpc": "2.0", "id": message["id"], "result": None})
+            self.send({"jsonrpc": "2.0", "id": message["id"], "result": self.results.get(message["method"])})
         self._news.set()
 
     async def until(self, found: Callable[[Message], bool], start: int = 0) -> Message:

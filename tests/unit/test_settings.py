@@ -64,6 +64,11 @@ def test_tools(tmp_path: Path) -> None:
     assert load(file, environ).tools == Tools(True, 7.0, 9, 0.5)
 
 
+def test_the_disk_has_variables_that_say_so() -> None:
+    watch = load(Path("none"), {"QMLX_WATCH": "poll", "QMLX_WATCH_POLL_S": "2", "QMLX_WATCH_MAX_FILES": "9"}).watch
+    assert (watch.mode, watch.poll_s, watch.max_files) == ("poll", 2.0, 9)
+
+
 def test_file_then_environment(tmp_path: Path) -> None:
     file = write(tmp_path, "[model]\nname = 'x'\ntemperature = 1\n[daemon]\nidle_minutes = 2.5\n")
     settings = load(file, {"QMLX_MODEL": "y", "QMLX_MAX_TOKENS": "7", "QMLX_THINKING": "true", "OTHER": "z"})
@@ -86,6 +91,7 @@ def test_file_then_environment(tmp_path: Path) -> None:
         ("[model]\nmax_tokens = 0", "model.max_tokens is 0, but must be 1 to 1e+06"),
         ("[model]\ntemperature = 'hot'", "model.temperature is 'hot', but must be a number"),
         ("[model]\ntemperature = nan", "model.temperature is nan, but must be 0 to 5"),
+        ("[watch]\nmode = 'on'", "watch.mode is 'on', but must be auto, poll or off (how changes on disk"),
         ("[model]\nthinking = 1", "model.thinking is 1, but must be true or false"),
         ("[model]\nkv_bits = 6", "model.kv_bits is 6, but must be 0, 4 or 8 (bits"),
         ("[model]\nkv_bits = true", "model.kv_bits is True, but must be a whole number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -291,6 +292,47 @@ async def test_diagnostics_of_the_file_come_along_once(b: Bench) -> None:
         _, message = await editor.refused("qmlx/ask", {**params, "diagnostics": nonsense})
         assert message == "diagnostics must be a list of {range, message, severity?, source?, code?}."
     assert await editor.leave()
+
+
+async def test_diagnostics_that_came_with_code_actions_come_along(b: Bench) -> None:
+    file = write(b, "a.py")
+    editor = await editor_of(b)
+    editor.open(file, TEXT)
+
+    async def look_at(line: int, *messages: str) -> None:
+        place = {"start": {"line": line, "character": 0}, "end": {"line": line, "character": 3}}
+        found = [{"range": place, "message": message, "severity": 2} for message in messages]
+        document = {"uri": file.as_uri()}
+        params = {"textDocument": document, "range": place, "context": {"diagnostics": found, "triggerKind": 2}}
+        await editor.request("textDocument/codeAction", params)
+
+    about = {"text": "Q", "textDocument": {"uri": file.as_uri()}}
+    await look_at(3, "one")
+    await look_at(9)
+    await look_at(7, "two")
+    await editor.request("qmlx/ask", about)
+    assert told(b)[1:] == ["Diagnostics of a.py:\n- line 4: warning: one\n- line 8: warning: two\n"]
+    editor.change(file, 2, edit(0, 0, 0, "x"))
+    await editor.request("qmlx/ask", about)
+    assert [text.split("\n")[0] for text in told(b)[2:]] == ["Change in a.py:"]
+    await look_at(3, "three")
+    await editor.request("qmlx/ask", about)
+    assert told(b)[-1] == "Diagnostics of a.py:\n- line 4: warning: three\n"
+    editor.close_file(file)
+    await editor.request("qmlx/ask", about)
+    assert "three" not in told(b)[-1]
+    assert await editor.leave()
+
+
+async def test_a_file_replaced_by_one_of_the_same_size_and_time_is_noticed(b: Bench) -> None:
+    file = write(b, "a.py")
+    await b.ask("Q", path=str(file))
+    before = file.stat()
+    write(b, "a.py", TEXT.replace("number 7", "NUMBER 7"))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    await b.ask("Now?")
+    assert "-line number 7\n+line NUMBER 7\n" in told(b)[-1]
 
 
 async def test_no_diagnostics_of_a_clean_file_are_nothing(b: Bench) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qmlx_lsp.workspace.told import STALE, Limits, Shown, Telling, is_named, mention, named, shown, tell
+from qmlx_lsp.workspace.told import STALE, Limits, Shown, Telling, is_named, mention, named, recall, tell
 
 LIMITS = Limits(max_file_bytes=1_000, max_diff_share=0.5)
 TEXT = "".join(f"line {number}\n" for number in range(40))
@@ -137,7 +137,7 @@ def test_parts_are_shown_with_what_is_left_out_between_them():
         "Lines 2-3, 39-40 of a.txt, which has 40:\n```txt\nline 1\nline 2\n"
         "\u22ef lines 4-38 \u22ef\nline 38\nline 39\n```\n"
     )
-    assert shown(telling.told) == Shown(TEXT, ((2, 3), (39, 40)))
+    assert recall(telling.told) == Shown(TEXT, ((2, 3), (39, 40)))
     assert not is_named(telling.told)
     assert tell("a.txt", telling.told, TEXT, LIMITS) is None
     assert tell("a.txt", telling.told, TEXT, LIMITS, [(2, 2), (40, 40)]) is None
@@ -147,14 +147,14 @@ def test_more_parts_are_added_and_changes_are_differences_wherever_they_are():
     first = tell("a.txt", None, TEXT, LIMITS, [(2, 3)])
     more = tell("a.txt", first.told, TEXT, LIMITS, [(3, 5)])
     assert more.text == "Lines 4-5 of a.txt, which has 40:\n```txt\nline 3\nline 4\n```\n"
-    assert shown(more.told).parts == ((2, 5),)
+    assert recall(more.told).parts == ((2, 5),)
     changed = "new\n" + TEXT.replace("line 30\n", "thirty\n")
     diff = tell("a.txt", more.told, changed, LIMITS)
     assert diff.form == "diff"
     assert "+new\n" in diff.text
     assert "-line 30\n+thirty\n" in diff.text
     # The parts stand a line further down, and the changes with their context have been seen as well.
-    assert shown(diff.told) == Shown(changed, ((1, 6), (30, 34)))
+    assert recall(diff.told) == Shown(changed, ((1, 6), (30, 34)))
     both = tell("a.txt", more.told, changed, LIMITS, [(20, 21)])
     assert both.text.startswith(diff.text)
     assert both.text.endswith("Lines 20-21 of a.txt, which has 41:\n```txt\nline 18\nline 19\n```\n")
@@ -165,11 +165,11 @@ def test_a_large_change_of_a_part_shows_parts_anew():
     new = "".join(f"row {number}\n" for number in range(40))
     telling = tell("a.txt", first.told, new, LIMITS, [(1, 1)])
     assert telling.text == "Lines 1-1 of a.txt, which has 40 (new text):\n```txt\nrow 0\n```\n"
-    assert shown(telling.told) == Shown(new, ((1, 1),))
+    assert recall(telling.told) == Shown(new, ((1, 1),))
 
 
 def test_what_was_out_of_date_is_told_whole_as_new():
     telling = tell("a.txt", STALE, TEXT, LIMITS)
     assert telling == Telling("a.txt", "whole", f"File a.txt (new text):\n```txt\n{TEXT}```\n", TEXT)
-    assert shown(STALE) is None
+    assert recall(STALE) is None
     assert is_named(STALE)

@@ -1,0 +1,96 @@
+"""What an editor's settings say: ``qmlx.exclude`` and ``qmlx.trusted``.
+
+They come with ``initialize``, are pushed when they change, and are asked for, per folder, where the editor can be
+asked.
+
+Invariant: until an editor has answered what it was asked, nothing is told of its folders, for it may say that
+something is private; an editor that does not answer holds nobody up for more than ``CONFIGURATION_S``.
+Invariant: settings can take trust away, and never give what the editor withheld at ``initialize``: a project may
+bring settings of its own along.
+Invariant: what cannot be understood is said in one line, and what was known stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import reprlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lsprotocol import types
+from pygls.exceptions import JsonRpcException
+
+from qmlx_lsp.lsp.connection import Connection
+
+SECTION = "qmlx"
+CONFIGURATION_S = 2.0
+"""Seconds that an editor may take to answer what its settings are."""
+
+
+def begin(connection: Connection, options: Any) -> None:
+    """Take the options of ``initialize``: our keys by themselves or under ``qmlx``."""
+    given = options if isinstance(options, Mapping) else {}
+    for place in (given, given.get(SECTION)):
+        connection.exclude = _take(connection, place, connection.roots) or connection.exclude
+
+
+def added(connection: Connection, roots: Sequence[Path]) -> None:
+    """Folders have come: what holds for all folders holds for them."""
+    for root in roots:
+        if connection.exclude:
+            connection.registry.project(root).exclude(connection, connection.exclude)
+    ask(connection, roots)
+
+
+def did_change(connection: Connection, params: types.DidChangeConfigurationParams) -> None:
+    """Settings have changed: they come along, or have to be asked for."""
+    settings = params.settings
+    exclude = _take(connection, settings.get(SECTION) if isinstance(settings, Mapping) else None, connection.roots)
+    connection.exclude = connection.exclude if exclude is None else exclude
+    ask(connection, connection.roots)
+
+
+def ask(connection: Connection, roots: Sequence[Path]) -> None:
+    """Ask the editor for its settings for these folders, if it can be asked."""
+    workspace = connection.capabilities.workspace if connection.capabilities else None
+    if roots and workspace and workspace.configuration:
+        asking = asyncio.ensure_future(_ask(connection, list(roots)))
+        for root in roots:
+            connection.registry.project(root).wait_for(asking)
+        connection.run(asking)
+
+
+async def _ask(connection: Connection, roots: Sequence[Path]) -> None:
+    items = [types.ConfigurationItem(scope_uri=root.as_uri(), section=SECTION) for root in roots]
+    request = connection.protocol.send_request_async(
+        types.WORKSPACE_CONFIGURATION, types.ConfigurationParams(items=items)
+    )
+    try:
+        answers = await asyncio.wait_for(request, CONFIGURATION_S)
+    except (TimeoutError, JsonRpcException):  # no answer, or an error as the answer
+        return
+    for root, answer in zip(roots, answers if isinstance(answers, (list, tuple)) else (), strict=False):
+        _take(connection, answer, [root])
+
+
+def _take(connection: Connection, ours: Any, roots: Sequence[Path]) -> list[str] | None:
+    """Act on our section of somebody's settings for ``roots``; returns what it excludes, if it says so."""
+    if not isinstance(ours, Mapping):
+        return None
+    if ours.get("trusted", True) is not True and ours["trusted"] is not None:
+        connection.trusted = False  # whatever else is said is no trust
+    exclude = ours.get("exclude")
+    if exclude is None:
+        return None
+    if not isinstance(exclude, list) or not all(isinstance(pattern, str) for pattern in exclude):
+        _complain(connection, f"qmlx.exclude is {reprlib.repr(exclude)}, but must be a list of patterns.")
+        return None
+    for root in roots:
+        connection.registry.project(root).exclude(connection, exclude)
+    return exclude
+
+
+def _complain(connection: Connection, text: str) -> None:
+    params = types.ShowMessageParams(type=types.MessageType.Warning, message=text)
+    connection.protocol.notify(types.WINDOW_SHOW_MESSAGE, params)
