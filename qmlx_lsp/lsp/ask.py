@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import reprlib
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,8 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
         wanted = ask_params(params)
         path = None if wanted.uri is None else _path(connection, wanted.uri)
         root = root_of(connection, wanted.root, path)
-        lines, at, found = _pointed_at(connection, wanted)
+        lines, at = _lines(connection, wanted.uri, lines_from(wanted.range), cursor_from(wanted.range))
+        found = _diagnostics(connection, wanted)
         question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
@@ -67,45 +67,40 @@ def _path(connection: Connection, uri: str) -> str:
     return file_path(uri)
 
 
-def _place(connection: Connection, uri: str) -> tuple[int, int] | None:
-    """Where the text that is told has the document's lines: how many are before them, and how many they are at most.
+def _diagnostics(connection: Connection, wanted: AskParams) -> tuple[Diagnostic, ...] | None:
+    """What checkers say of the document, as the editor says now or has let us see. Raises QuestionError."""
+    if wanted.uri is None:
+        return None
+    registry = connection.registry
+    document = registry.mirror.document(wanted.uri)
+    found = None if document is None else connection.checked.of(document.uri, document.version)
+    if wanted.diagnostics is not None:
+        found = diagnostics_from(wanted.diagnostics)
+    notebook = registry.notebooks.of_cell(connection, wanted.uri)
+    if not found or notebook is None:
+        return found
+    before, total = registry.notebooks.lines(notebook, wanted.uri) or (0, 0)
+    return tuple(replace(one, line=before + min(one.line, total)) for one in found)
 
-    A cell's are in the script of its notebook. None for an empty one, and for the JSON that an editor shows of a
-    notebook, which is not told.
-    """
+
+def _lines(
+    connection: Connection, uri: str | None, lines: tuple[int, int] | None, at: int | None
+) -> tuple[tuple[int, int] | None, int | None]:
+    """The lines that are pointed at, where the text that is told has them: a cell's in the script of its notebook.
+    None for those of the JSON that an editor shows of a notebook, which is not told."""
+    if uri is None:
+        return lines, at
     notebooks, mirror = connection.registry.notebooks, connection.registry.mirror
     notebook = notebooks.of_cell(connection, uri)
     if notebook is None:
         as_json = is_notebook(uri) and mirror.copy(connection, uri) is not None
-        return None if as_json else (0, sys.maxsize)
+        return (None, None) if as_json else (lines, at)
     place = notebooks.lines(notebook, uri)
-    return place if place is not None and place[1] else None
-
-
-def _pointed_at(
-    connection: Connection, wanted: AskParams
-) -> tuple[tuple[int, int] | None, int | None, tuple[Diagnostic, ...] | None]:
-    """The lines that are selected, that of the cursor, and what checkers say, by the lines of the text that is told.
-    Raises QuestionError."""
-    lines, at = lines_from(wanted.range), cursor_from(wanted.range)
-    found = _diagnostics(connection, wanted)
-    place = None if wanted.uri is None else _place(connection, wanted.uri)
-    if place is None:
-        return (None, None, None) if wanted.uri is not None else (lines, at, found)
+    if place is None or not place[1]:
+        return None, None
     before, total = place
-    if lines is not None:
-        lines = before + min(lines[0], total), before + min(lines[1], total)
-    if found is not None:
-        found = tuple(replace(one, line=before + min(one.line, total)) for one in found)
-    return lines, None if at is None else before + min(at, total), found
-
-
-def _diagnostics(connection: Connection, wanted: AskParams) -> tuple[Diagnostic, ...] | None:
-    """What checkers say of the document, as the editor says now or has let us see. Raises QuestionError."""
-    if wanted.diagnostics is not None:
-        return diagnostics_from(wanted.diagnostics)
-    document = None if wanted.uri is None else connection.registry.mirror.document(wanted.uri)
-    return None if document is None else connection.checked.of(document.uri, document.version)
+    shifted = None if lines is None else (before + min(lines[0], total), before + min(lines[1], total))
+    return shifted, None if at is None else before + min(at, total)
 
 
 def root_of(connection: Connection, given: str | None, path: str | None = None) -> Path:

@@ -28,7 +28,8 @@ def did_change(connection: Connection, params: Any) -> None:
 def did_close(connection: Connection, params: Any) -> None:
     uri = uri_of(params, "textDocument")
     if uri is not None:
-        _close(connection, uri)
+        connection.registry.mirror.close(connection, uri)
+        connection.checked.forget(uri)
         _stirred(connection, uri)
 
 

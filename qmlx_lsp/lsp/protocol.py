@@ -202,6 +202,8 @@ async def read_messages(reader: Reader, server: LanguageServer, first_line: byte
         except JsonRpcException as error:
             if data.get("id") is not None and "method" in data:
                 protocol._send_response(data["id"], error=error.to_response_error())
+            elif data.get("id") is not None:  # an answer that is none; whoever waits for it need not wait longer
+                protocol._handle_response(data["id"], error=error.to_response_error())
             continue
         protocol.handle_message(message)
 

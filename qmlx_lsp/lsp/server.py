@@ -66,11 +66,11 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
         types.TEXT_DOCUMENT_DID_CHANGE: lambda params: documents.did_change(connection, params),
         types.TEXT_DOCUMENT_DID_CLOSE: lambda params: documents.did_close(connection, params),
         types.TEXT_DOCUMENT_DID_SAVE: lambda params: documents.did_save(connection, params),
+        types.WORKSPACE_DID_CHANGE_CONFIGURATION: lambda params: configuration.did_change(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_OPEN: lambda params: documents.did_open_notebook(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_CHANGE: lambda params: documents.did_change_notebook(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_CLOSE: lambda params: documents.did_close_notebook(connection, params),
         types.NOTEBOOK_DOCUMENT_DID_SAVE: lambda params: documents.did_save_notebook(connection, params),
-        types.WORKSPACE_DID_CHANGE_CONFIGURATION: lambda params: configuration.did_change(connection, params),
         types.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS: lambda p: lifecycle.did_change_folders(connection, p),
         types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
     }

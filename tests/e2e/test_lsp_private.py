@@ -187,11 +187,11 @@ async def test_nothing_is_told_before_the_editor_has_said_what_is_private(b: Ben
     assert await editor.leave()
 
 
-@pytest.mark.parametrize("answer", ["silence", "error", "nonsense"])
+@pytest.mark.parametrize("answer", ["silence", "error", "nonsense", "null"])
 async def test_an_editor_that_does_not_answer_holds_nobody_up(
     b: Bench, answer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qmlx_lsp.lsp.configuration.CONFIGURATION_S", 0.05)
+    monkeypatch.setattr("qmlx_lsp.lsp.configuration.CONFIGURATION_S", 0.05 if answer == "silence" else 10_000.0)
     editor = InMemory(b.app, answers=False)
     await editor.initialize(initialize_params("vscode-1.139", b.project))
     asked = await editor.until(lambda m: m.get("method") == "workspace/configuration")
@@ -199,6 +199,8 @@ async def test_an_editor_that_does_not_answer_holds_nobody_up(
         editor.send({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "no"}})
     elif answer == "nonsense":
         editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"a": 3}})
+    elif answer == "null":
+        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": None})
     assert (await editor.request("qmlx/ask", {"text": "Q"}))["finish"] == "complete"
     assert await editor.leave()
 

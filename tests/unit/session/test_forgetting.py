@@ -125,7 +125,7 @@ async def test_a_model_that_fails_to_load_is_no_hindrance(tmp_path: Path, monkey
         async def fail() -> None:
             raise ModelError("the model is broken")
 
-        monkeypatch.setattr(b.app.registry.loader, "ready", fail)
+        monkeypatch.setattr(b.app.registry.loader, "start", lambda: asyncio.ensure_future(fail()))
         with pytest.raises(ModelError):
             await b.ask("B")
         assert (await b.app.registry.new_conversation(b.project))["epoch"] == 1
