@@ -28,8 +28,7 @@ def did_change(connection: Connection, params: Any) -> None:
 def did_close(connection: Connection, params: Any) -> None:
     uri = uri_of(params, "textDocument")
     if uri is not None:
-        connection.registry.mirror.close(connection, uri)
-        connection.checked.forget(uri)
+        _close(connection, uri)
         _stirred(connection, uri)
 
 
