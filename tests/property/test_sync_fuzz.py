@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.bench import Bench, quick
@@ -345,13 +345,17 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 @given(st.lists(bursts, min_size=1, max_size=5))
-@settings(deadline=None, max_examples=80, derandomize=True, database=None)
+@settings(
+    deadline=None, max_examples=80, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_what_is_held_is_what_the_model_says(stage: Stage, program: list[Any]) -> None:
     stage.runner.run(_play(stage, program))
 
 
 @given(st.lists(cell_bursts, min_size=1, max_size=6))
-@settings(deadline=None, max_examples=50, derandomize=True, database=None)
+@settings(
+    deadline=None, max_examples=50, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 def test_what_is_held_of_notebooks_is_what_the_model_says(stage: Stage, program: list[Any]) -> None:
     stage.runner.run(_play(stage, program))
 
