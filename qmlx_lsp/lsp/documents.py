@@ -28,8 +28,7 @@ def did_change(connection: Connection, params: Any) -> None:
 def did_close(connection: Connection, params: Any) -> None:
     uri = uri_of(params, "textDocument")
     if uri is not None:
-        connection.registry.mirror.close(connection, uri)
-        connection.checked.forget(uri)
+        _close(connection, uri)
         _stirred(connection, uri)
 
 
@@ -54,6 +53,11 @@ def _open(connection: Connection, given: Any) -> str | None:
     else:
         mirror.open(connection, item.uri, item.language, item.version, item.text)
     return item.uri
+
+
+def _close(connection: Connection, uri: str) -> None:
+    connection.registry.mirror.close(connection, uri)
+    connection.checked.forget(uri)
 
 
 def _change(connection: Connection, document: Any, events: Any) -> str | None:
@@ -103,7 +107,7 @@ def did_change_notebook(connection: Connection, params: Any) -> None:
             _open_cell(connection, notebook, item)
         for closed in each(part(structure, "didClose")):
             if (cell := uri_of(closed)) is not None:
-                connection.registry.mirror.close(connection, cell)
+                _close(connection, cell)
     if part(change, "data") is not None:
         cells.recast(notebook, cells_of(part(change, "data")))
     for one in each(part(change, "textContent")):
@@ -124,7 +128,7 @@ def did_close_notebook(connection: Connection, params: Any) -> None:
         connection.registry.notebooks.close(connection, uri)
         for closed in each(part(params, "cellTextDocuments")):
             if (cell := uri_of(closed)) is not None:
-                connection.registry.mirror.close(connection, cell)
+                _close(connection, cell)
         _stirred(connection, uri)
 
 

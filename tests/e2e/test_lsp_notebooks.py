@@ -183,6 +183,27 @@ async def test_asking_in_a_cell_is_asking_in_the_notebook(b: Bench) -> None:
     assert await editor.leave()
 
 
+async def test_what_checkers_say_of_a_cell_is_told_by_the_scripts_lines(b: Bench) -> None:
+    editor = await editor_of(b)
+    notebook = Notebook(editor, b.project / "nb.ipynb")
+    notebook.open(("a", CODE, "python", "one\ntwo"), ("b", CODE, "python", "three\nfour"))
+    about = {"textDocument": {"uri": notebook.cell("b")}}
+    place = {"start": {"line": 1, "character": 0}, "end": {"line": 1, "character": 2}}
+    found = [{"range": place, "message": "four is undefined", "severity": 1}]
+    await editor.request("textDocument/codeAction", {**about, "range": place, "context": {"diagnostics": found}})
+    await editor.request("qmlx/ask", {"text": "Q", **about})
+    assert told(b)[-1] == "Diagnostics of nb.ipynb:\n- line 6: error: four is undefined\n"
+    assert "one\ntwo\n# %%\nthree\nfour\n" in told(b)[0]
+    gone = {"array": {"start": 1, "deleteCount": 1}, "didClose": [{"uri": notebook.cell("b")}]}
+    notebook.change(structure=gone)
+    again = {"array": {"start": 1, "deleteCount": 0, "cells": [notebook.entry("b")]}}
+    notebook.change(structure={**again, "didOpen": [notebook.item("b", "other")]})
+    before = len(told(b))
+    await editor.request("qmlx/ask", {"text": "Q", **about})
+    assert not any(text.startswith("Diagnostics") and "undefined" in text for text in told(b)[before:])
+    assert await editor.leave()
+
+
 async def test_notebooks_without_a_file(b: Bench) -> None:
     editor = await editor_of(b)
     notebook = Notebook(editor, Path("Untitled-1.ipynb"), "untitled:Untitled-1.ipynb?jupyter-notebook")
