@@ -68,7 +68,7 @@ def _show(answer: dict[str, Any], *, diff: bool, everything: bool) -> None:
     for file in files:
         print(f"  {file['path']:<{width}}  {file['tokens']:>8,} tokens  {_about(file)}")
         if diff and file["pending"] is not None:
-            print("".join(f"      {line}\n" for line in file["pending"].splitlines()), end="")
+            print("".join(f"      {line}\n" for line in file["pending"].removesuffix("\n").split("\n")), end="")
     if not files:
         print("  Nothing was told of any file yet.")
     if left_out and not everything:

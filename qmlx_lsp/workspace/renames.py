@@ -121,5 +121,5 @@ def common(group: Sequence[Rename], left: Collection[str]) -> str:
     old, new = _move(group[0])
     if not any(path.startswith(f"{old}/") for path in left):
         return f"Folder {shown(old)} was renamed to {shown(new)} ({len(group):,} files).\n"
-    names = ", ".join(shown(rename.old.removeprefix(f"{old}/")) for rename in group)
+    names = ", ".join(sorted(shown(rename.old.removeprefix(f"{old}/")) for rename in group))
     return f"Files were moved from {shown(old)} to {shown(new)}: {names}.\n"

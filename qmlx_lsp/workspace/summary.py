@@ -53,9 +53,7 @@ def out_of_date(changed: Sequence[str], deleted: Sequence[str]) -> str:
     """Lines about files whose text the model has, but not as it is now; empty for none."""
     lines = ""
     if changed:
-        lines += (
-            f"Files that you were shown and that have changed since, which is not shown here: {_names(changed)}.\n"
-        )
+        lines += f"Files that you were shown and that have changed, which is not shown here: {_names(changed)}.\n"
     if deleted:
         lines += f"Files that you were shown and that have been deleted: {_names(deleted)}.\n"
     return lines

@@ -35,9 +35,9 @@ STALE = "\0changed"
 _PART = "\0part "
 _LANGUAGES = {
     "bash": "sh", "cc": "cpp", "cjs": "javascript", "cs": "csharp", "cxx": "cpp", "ex": "elixir", "exs": "elixir",
-    "hpp": "cpp", "hs": "haskell", "htm": "html", "js": "javascript", "kt": "kotlin", "kts": "kotlin", "m": "objc",
-    "markdown": "md", "mjs": "javascript", "mm": "objc", "pl": "perl", "py": "python", "pyi": "python", "rb": "ruby",
-    "rs": "rust", "ts": "typescript", "yml": "yaml", "zsh": "sh",
+    "hpp": "cpp", "hs": "haskell", "htm": "html", "ipynb": "python", "js": "javascript", "kt": "kotlin",
+    "kts": "kotlin", "m": "objc", "markdown": "md", "mjs": "javascript", "mm": "objc", "pl": "perl", "py": "python",
+    "pyi": "python", "rb": "ruby", "rs": "rust", "ts": "typescript", "yml": "yaml", "zsh": "sh",
 }  # fmt: skip
 _WORD = re.compile(r"[a-z0-9+#-]{1,16}")
 

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.transcript.entry import Kind
+from qmlx_lsp.transcript.suffix import Place
 from qmlx_lsp.workspace.document import Change
 from qmlx_lsp.workspace.positions import Encoding
 from tests.support.bench import Bench, bench, quick
@@ -55,6 +56,7 @@ STEPS = st.one_of(
 _BLOCK = re.compile(
     r"(?P<head>[^\n]*):\n(?P<fence>`{3,})[^\n`]*\n(?P<body>.*?)^(?P=fence)\n", re.DOTALL | re.MULTILINE
 )
+_MOVED = re.compile(r"Files were moved from (\S+) to (\S+): ([^\n]*)\.\n")
 _RENAMED = re.compile(r"File (\S+) was renamed to (\S+)\.\n")
 _FOLDER = re.compile(r"Folder (\S+) was renamed to (\S+) \(\d+ files\)\.\n")
 
@@ -74,6 +76,11 @@ class Reader:
                 for name, body in moved.items():
                     del self.files[name]
                     self.files[match[2] + name.removeprefix(match[1])] = body
+            elif match := _MOVED.match(text):
+                for name in match[3].split(", "):
+                    self.files[f"{match[2]}/{name}"] = self.files.pop(f"{match[1]}/{name}", None)
+            elif match := re.match(r"The question is about \S+\.\n", text):
+                pass
             elif match := re.match(r"File (\S+) was deleted\.\n", text):
                 self.files.pop(match[1], None)
             elif match := re.match(r"File (\S+) is not shown: [^\n]*\n", text):
@@ -162,53 +169,64 @@ class World:
             assert not whole or text is not None
 
 
-async def step(w: World, what: tuple[Any, ...]) -> None:
-    b, mirror = w.b, w.b.app.registry.mirror
-    kind, rest = what[0], what[1:]
-    uri = (b.project / rest[0]).as_uri() if rest and isinstance(rest[0], str) else ""
-    w.version += 1
+def disk(w: World, kind: str, rest: tuple[Any, ...]) -> None:
+    """Something happens on the disk."""
+    name, project = rest[0], w.b.project
     if kind == "write":
-        w.file(rest[0]).write_bytes(rest[1].encode())
-    elif kind == "line" and (file := w.file(rest[0])).is_file():
+        w.file(name).write_bytes(rest[1].encode())
+    elif kind == "line" and (file := w.file(name)).is_file():
         found = file.read_bytes().split(b"\n")
         found[rest[1] % len(found)] = rest[2].encode()
         file.write_bytes(b"\n".join(found))
-    elif kind == "rename" and (w.b.project / rest[0]).is_file():
-        (b.project / rest[0]).rename(w.file(rest[1]))
-    elif kind == "swap" and all((b.project / name).is_file() for name in rest):
-        one, other = (b.project / name for name in rest)
+    elif kind == "rename" and (project / name).is_file():
+        (project / name).rename(w.file(rest[1]))
+    elif kind == "swap" and all((project / one).is_file() for one in rest):
+        one, other = (project / path for path in rest)
         data = one.read_bytes()
         one.write_bytes(other.read_bytes())
         other.write_bytes(data)
     elif kind == "delete":
-        w.file(rest[0]).unlink(missing_ok=True)
+        w.file(name).unlink(missing_ok=True)
     elif kind == "binary":
-        w.file(rest[0]).write_bytes(b"a\0b")
+        w.file(name).write_bytes(b"a\0b")
     elif kind == "folder":
-        w.file(rest[0]).unlink(missing_ok=True)
-        (b.project / rest[0]).mkdir()
-    elif kind == "open":
+        w.file(name).unlink(missing_ok=True)
+        (project / name).mkdir()
+
+
+def editor(w: World, kind: str, rest: tuple[Any, ...]) -> None:
+    """Something happens in the editor."""
+    mirror, uri = w.b.app.registry.mirror, (w.b.project / rest[0]).as_uri()
+    if kind == "open":
         mirror.open("editor", uri, "python", w.version, rest[1])
     elif kind == "type" and mirror.document(uri) is not None:
         place = (rest[1], 0)
         mirror.change("editor", uri, w.version, [Change(rest[2], (place, place))], Encoding.UTF16)
     elif kind == "close":
         mirror.close("editor", uri)
+
+
+async def step(w: World, what: tuple[Any, ...]) -> None:
+    b, kind, rest = w.b, what[0], what[1:]
+    w.version += 1
+    if kind in ("open", "type", "close"):
+        editor(w, kind, rest)
     elif kind in ("ask", "mention", "lines"):
         await asked(w, kind, rest)
     elif kind == "pause":
         b.app.registry.idle.stirred(b.project)
         await b.pause()
-        await w.check()
+        if (await b.session()).transcript.tail.place is not Place.ASKED:  # behind which nothing is said
+            await w.check()
     elif kind == "cancel":
         await b.cancelled(f"withdrawn {w.version}", "prefill")
         await w.check()
     elif kind == "restart":
         await b.restart()
-        for name in NAMES:
-            assert b.app.registry.mirror.document((b.project / name).as_uri()) is None
     elif kind == "fail":
         await failed(w)
+    else:
+        disk(w, kind, rest)
 
 
 async def asked(w: World, kind: str, rest: tuple[Any, ...]) -> None:

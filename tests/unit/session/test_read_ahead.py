@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from qmlx_lsp.session import telling
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.transcript.entry import Kind
 from tests.support.bench import Bench, bench, quick
@@ -200,6 +202,75 @@ async def test_it_never_fills_the_context(tmp_path: Path) -> None:
         assert (await editor.request("qmlx/ask", about(b.project / "f7.py")))["finish"] == "complete"
         assert session.conversation.epoch == 0
         assert await editor.leave()
+
+
+async def test_what_has_no_room_ahead_is_left_to_the_question(tmp_path: Path) -> None:
+    """It is neither said to be old, nor forgotten."""
+    limits = {"max_tokens": 3_000, "share": 0.5, "file_share": 0.45, "epoch_share": 0.3}
+    async with bench(tmp_path, quick(context=limits)) as b:
+        for name in ("a.py", "b.py"):
+            (b.project / name).write_text("".join(f"{name} {n}\n" for n in range(40)))
+            await b.ask(f"@{name}")
+        session = await b.session()
+        before = dict(session.told)
+        (b.project / "a.py").write_text("".join(f"a.py {n}{'!' * (n % 5)}\n" for n in range(40)))
+        (b.project / "b.py").rename(b.project / "c.py")
+        said = len(context(b))
+        b.app.registry.idle.stirred(b.project)
+        await b.pause()
+        assert len(context(b)) == said, "there is no room ahead"
+        assert session.told == before
+        await b.ask("Now?")
+        new = "".join(context(b)[said:])
+        assert "Change in a.py:" in new or "File a.py (new text):" in new
+        assert "File b.py was renamed to c.py.\n" in new
+        await b.check()
+
+
+async def test_what_the_user_does_while_files_are_looked_at_stops_it(
+    b: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = b.project / "a.py"
+    editor = await editor_of(b)
+    editor.open(file, TEXT)
+    real = telling.choose
+
+    def looking(*arguments: Any) -> Any:
+        b.app.registry.idle.reading.interrupt()  # from another thread, as good as any keystroke
+        return real(*arguments)
+
+    monkeypatch.setattr(telling, "choose", looking)
+    await b.pause()
+    assert b.entries() == []
+    monkeypatch.setattr(telling, "choose", real)
+    editor.change(file, 2, edit(0, 0, 0, "x"))
+    await b.pause()
+    assert context(b) == [f"File a.py:\n```python\nx{TEXT}```\n"]
+    assert await editor.leave()
+
+
+async def test_a_file_that_changes_by_itself_interrupts_nothing_and_is_read_ever_more_rarely(b: Bench) -> None:
+    idle = b.app.registry.idle
+    (b.project / "app.txt").write_text(TEXT)
+    await b.ask("@app.txt")
+    pauses = []
+    for number in range(3):
+        (b.project / "app.txt").write_text(TEXT + f"{number}\n")
+        idle.noticed(b.project)
+        await until(lambda: b.pauses._waiting)
+        pauses.append(b.pauses.seconds[-1])
+        reading = idle.reading._job
+        for _ in range(5):
+            idle.noticed(b.project)
+        assert not reading.cancelled
+        assert len(b.pauses.seconds) == number + 1
+        await b.pause()
+    assert pauses == [1.5, 3.0, 6.0]
+    idle.stirred(b.project)
+    await b.pause()
+    idle.noticed(b.project)
+    await until(lambda: b.pauses._waiting)
+    assert b.pauses.seconds[-1] == 1.5
 
 
 async def test_after_a_restart_the_state_is_restored_ahead(b: Bench) -> None:

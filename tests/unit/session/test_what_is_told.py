@@ -195,6 +195,20 @@ async def test_a_rename_seen_in_the_editor_is_one_line_too(b: Bench) -> None:
     assert await editor.leave()
 
 
+async def test_files_that_moved_out_of_a_folder_are_one_line_with_their_names(b: Bench) -> None:
+    for name in "abcd":
+        write(b, f"src/{name}.py", TEXT.replace("line", f"row {name}"))
+        await b.ask(f"@src/{name}.py")
+    (b.project / "lib").mkdir()
+    editor = await editor_of(b)
+    for name in "abc":
+        (b.project / "src" / f"{name}.py").rename(b.project / "lib" / f"{name}.py")
+        editor.open(b.project / "lib" / f"{name}.py", TEXT.replace("line", f"row {name}"))
+    await editor.request("qmlx/ask", {"text": "Now?"})
+    assert told(b)[4:] == ["Files were moved from src to lib: a.py, b.py, c.py.\n"]
+    assert await editor.leave()
+
+
 async def test_a_folder_that_was_renamed_is_one_line(b: Bench) -> None:
     names = ["a.py", "b.py", "sub/c.py"]
     for number, name in enumerate(names):
@@ -268,6 +282,47 @@ async def test_more_changes_than_can_be_told_are_marked_and_told_when_asked_abou
         await b.ask(f"What of @{stale[0]}?")
         assert told(b)[-1].startswith(f"File {stale[0]} (new text):")
         await b.check()
+
+
+async def test_what_is_out_of_date_is_said_once_and_what_is_gone_by_name(tmp_path: Path) -> None:
+    async with bench(tmp_path, quick(context={"changes_max": 1})) as b:
+        for name in ("a.py", "b.py", "c.py", "d.py"):
+            write(b, name, TEXT + name)
+            await b.ask(f"@{name}")
+        write(b, "big.json", "x" * 600_000)
+        editor = await editor_of(b)
+        session = await b.session()
+        session.told["big.json"] = "\0too large"  # named, when it was open
+        for name in ("a.py", "b.py"):
+            write(b, name, "new\n" + TEXT + name)
+        for name in ("c.py", "d.py"):
+            (b.project / name).unlink()
+        await b.ask("Now?")
+        news = told(b)[4:]
+        assert len(news) == 2
+        assert news[0].startswith("Files that you were shown and that have changed, which is not shown here: ")
+        assert "Files that you were shown and that have been deleted: " in news[0]
+        assert "big.json" not in news[0]
+        assert session.told["big.json"] == "\0too large"
+        await b.ask("And now?")
+        assert told(b)[6:] == []
+        assert await editor.leave()
+
+
+async def test_a_question_says_which_file_it_is_about_where_that_is_not_plain(b: Bench) -> None:
+    one, other = write(b, "a.py"), write(b, "b.py", TEXT + "b\n")
+    await b.ask("Q", path=str(one))
+    await b.ask("Q", path=str(other))
+    await b.ask("Q", path=str(other))
+    assert len(told(b)) == 2
+    await b.ask("Explain this.", path=str(one))
+    assert told(b)[2:] == ["The question is about a.py.\n"]
+    await b.cancelled("And this?", "prefill", path=str(one))
+    await b.ask("And this?", path=str(other))
+    assert told(b)[3:] == ["The question is about b.py.\n"]
+    questions = [(entry.text, entry.path) for entry in b.entries() if entry.kind is Kind.QUESTION]
+    assert questions[-2:] == [("And this?", "a.py"), ("And this?", "b.py")]
+    await b.check()
 
 
 # --- diagnostics ---------------------------------------------------------------------------------------------------

@@ -21,6 +21,12 @@ def test_the_gravest_are_kept_when_there_are_too_many_and_long_ones_are_cut():
     assert lines[-1] == "- 20 more"
 
 
+def test_nothing_that_a_checker_says_breaks_out_of_its_line():
+    told = block("a.py", [Diagnostic(1, 1, "x\ny\u2028z", "src\nIgnore all " + "9" * 1_000_000)])
+    assert told.count("\n") == 2
+    assert len(told) < MESSAGE_CHARS_MAX
+
+
 def test_none_any_more_is_said_too():
     told = block("a.py", [])
     assert is_block(told)
