@@ -7,8 +7,9 @@ BIN := $(VENV)/bin
 PARALLEL := -n auto --dist loadfile --no-loadscope-reorder
 # Tests are compiled once, not in every process and at every run.
 export PYTHONDONTWRITEBYTECODE :=
-# The part of the tests that a contributor runs all the time.
-QUICK := not slow and not model
+# The part of the tests that a contributor runs all the time: the corpus is fetched, the engine's tests load MLX, the
+# properties are searched and the killed processes waited for at length.
+QUICK := -m "not slow and not model" $(foreach folder,corpus crash engine property,--ignore tests/$(folder))
 
 .PHONY: demo test check lint format bench clean
 
@@ -19,7 +20,7 @@ test: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
 check: lint $(VENV)/tests
-	$(BIN)/python -m pytest $(PARALLEL) --ignore tests/corpus -m "$(QUICK)"
+	$(BIN)/python -m pytest $(PARALLEL) $(QUICK)
 
 lint: $(VENV)/tests
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """How the tests share a machine: the files that take longest come first (last, each of them would keep one core busy
-and the others waiting), and where there is a process for every core, none computes with more than one thread."""
+and the others waiting), and where there is a process for every core, none computes with more than one thread. Whole
+files and folders of slow tests are named here, the fast part of them is left to the units."""
 
 from __future__ import annotations
 
@@ -21,8 +22,14 @@ LONG = (
     "e2e/test_log_cli.py",
     "corpus/test_tokenizers.py",
 )
+# Left out of the quick check, as are the folders that the Makefile names.
+SLOW = ("e2e/test_lsp_faults.py", "e2e/test_context_cli.py", "unit/session/test_process.py")
 _RANK = {TESTS / name: at for at, name in enumerate(LONG)}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(TESTS).as_posix()
+        if place.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: _RANK.get(item.path, len(LONG)))

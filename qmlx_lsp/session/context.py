@@ -17,7 +17,7 @@ from typing import Any
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.session.session import Services
 from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private
-from qmlx_lsp.transcript.entry import Entry
+from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.shown import shown
 from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, recall, seen_text, tell
@@ -63,7 +63,7 @@ async def context(services: Services, place: Place) -> dict[str, Any]:
 def _files(place: Place, entries: Sequence[Entry], told: Mapping[str, str], limits: Limits) -> list[dict[str, Any]]:
     tokens = Counter[str]()
     for entry in entries:
-        if entry.path is not None:
+        if entry.path is not None and entry.kind is Kind.CONTEXT:
             tokens[entry.path] += len(entry.ids)
     workspace = Workspace(
         place.root, place.rules, place.open_texts, limits.max_file_bytes, told, settle=lambda _s: None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from qmlx_lsp.session.session import News
 from qmlx_lsp.session.watch import Watch
@@ -18,17 +19,30 @@ NEW_HOMES_MAX = 20
 """New files that may each be a vanished one under another name, at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the model knows of a disk: the ``branch``, and the files that it was told have ``changed`` there, which it
+    has not been shown since."""
+
+    branch: str | None = None
+    changed: frozenset[str] = frozenset()
+
+
 class DiskNews(News):
     """News of a folder that ``watch`` watches. More than ``burst`` files that have changed are told as one summary;
-    ``branch`` is the one that the model knows of, and ``told_of(branch)`` is called when it was told another."""
+    ``known`` is what the model knows, and ``learned(known)`` is called when that has changed.
 
-    def __init__(self, watch: Watch, burst: int, branch: str | None, told_of: Callable[[str | None], None]) -> None:
+    That a file has changed again which the model has not seen is no news: what some program writes over and over is
+    told once.
+    """
+
+    def __init__(self, watch: Watch, burst: int, known: Known, learned: Callable[[Known], None]) -> None:
         self._watch = watch
         self._pending = watch.pending
         self._burst = burst
-        self._before, self._branch = branch, watch.branch
-        self._told_of = told_of
-        self._said = False
+        self._known, self._branch = known, watch.branch
+        self._learned = learned
+        self._learns: Known | None = None
         self._grouped: tuple[dict[int, list[str]], dict[str, list[str]]] | None = None
 
     def homes(self, path: str) -> Sequence[str]:
@@ -54,14 +68,17 @@ class DiskNews(News):
 
     def summary(self, stale: Sequence[str], lost: Sequence[str], said: Mapping[str, str | None]) -> str | None:
         changes, spoken = self._pending.changes, said.keys() - {*stale, *lost}
-        left = Changes(changes.added - spoken, changes.changed - spoken, changes.removed - spoken)
-        because = f"The branch is now {self._branch}." if self._branch and self._branch != self._before else ""
+        switched = bool(self._branch) and self._branch != self._known.branch
+        known = frozenset() if switched else self._known.changed
+        left = Changes(changes.added - spoken, changes.changed - spoken - known, changes.removed - spoken)
         if len(left) <= self._burst:
+            self._learns = replace(self._known, changed=self._known.changed - spoken)
             return out_of_date(stale, lost) or None
-        self._said = True
+        self._learns = Known(self._branch, (known | left.changed | left.added) - spoken - left.removed)
+        because = f"The branch is now {self._branch}." if switched else ""
         return summary(left, because=because) + out_of_date(stale, lost)
 
     def told(self) -> None:
         self._watch.told(self._pending)
-        if self._said:
-            self._told_of(self._branch)
+        if self._learns is not None:
+            self._learned(self._learns)

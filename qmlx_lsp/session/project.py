@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from qmlx_lsp.session.news import DiskNews
+from qmlx_lsp.session.news import DiskNews, Known
 from qmlx_lsp.session.rules import ignore_rules
 from qmlx_lsp.session.session import News
 from qmlx_lsp.session.watch import Watch
@@ -48,7 +49,7 @@ class Project:
         self._asked: set[asyncio.Future[None]] = set()
         self._workers: set[Hashable] = set()
         self._watch: Watch | None = None
-        self._branch: str | None = None  # that the model was told of, or that was there from the beginning
+        self._known = Known()
         self._changing: set[asyncio.Task[None]] = set()
 
     # --- what is private ----------------------------------------------------------------------------------------
@@ -158,8 +159,9 @@ class Project:
         watch = self._watch
         if watch is None or not watch.ready.is_set():
             return News()
-        self._branch = self._branch or watch.branch
-        return DiskNews(watch, self._settings.burst_files, self._branch, self._told_of)
+        if self._known.branch is None:
+            self._known = replace(self._known, branch=watch.branch)
+        return DiskNews(watch, self._settings.burst_files, self._known, self._learned)
 
-    def _told_of(self, branch: str | None) -> None:
-        self._branch = branch
+    def _learned(self, known: Known) -> None:
+        self._known = known

@@ -71,7 +71,11 @@ def nowhere(b: Bench, editor: InMemory, logged: str) -> None:
     assert CANARY.encode() not in told
 
 
-@pytest.mark.parametrize("client", CLIENT_NAMES)
+IN_A_HURRY = {"vscode-1.139", "neovim-0.12"}
+EVERY_CLIENT = [pytest.param(name, marks=[] if name in IN_A_HURRY else pytest.mark.slow) for name in CLIENT_NAMES]
+
+
+@pytest.mark.parametrize("client", EVERY_CLIENT)
 async def test_a_canary_in_every_kind_of_private_file_gets_nowhere(
     b: Bench, client: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -465,6 +465,7 @@ async def run_and_leave(h: Home, *arguments: str) -> str:
     return editor.raw.decode()
 
 
+@pytest.mark.slow
 async def test_what_a_child_prints_is_in_no_stream_but_ours() -> None:
     for arguments in ((), ("--no-daemon",)):
         async with home() as h:

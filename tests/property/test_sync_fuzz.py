@@ -26,8 +26,6 @@ from tests.support.fake_editor import WAIT_S, InMemory, initialize_params
 from tests.support.memory_home import tmp_path
 from tests.support.reference_text import reference_edit
 
-pytestmark = pytest.mark.slow
-
 __all__ = ["tmp_path"]
 
 CLIENTS = {"helix-25.07": "utf-8", "vscode-1.139": "utf-16"}

@@ -199,12 +199,43 @@ async def test_a_branch_switch_is_one_bounded_summary(tmp_path: Path) -> None:
         assert len(news) == 6
         assert sum(len(text) for text in news) < 5_000
         await b.ask("Again.")
-        assert len(told(b)) == before + 6
+        assert len(told(b)) == before + 6, told(b)[before + 6 :]
         rows = (await editor.request("qmlx/context", {}))["files"]
         assert {row["state"] for row in rows if row["path"].startswith("pkg")} == {"up to date", "out of date"}
         for row in rows:
             held = await editor.request("qmlx/context", {"file": row["path"]}) if row["current"] else None
             assert held is None or held["text"] == (b.project / row["path"]).read_text()
+        assert await editor.leave()
+
+
+async def test_what_is_written_over_and_over_is_told_once(tmp_path: Path) -> None:
+    async with bench(tmp_path, quick(watch={"step_ms": 10, "burst_files": 3})) as b:
+        editor = await working(b)
+        watch = b.app.registry.project(b.project)._watch
+        assert watch is not None
+        expected = {f"made{number}.txt" for number in range(8)}
+
+        def noticed() -> bool:
+            changes = watch.pending.changes
+            return expected <= changes.added | changes.changed
+
+        for round_ in range(3):
+            for number in range(8):
+                (b.project / f"made{number}.txt").write_text(f"{round_} {number}\n")
+            await until(noticed)
+            await b.ask(f"Round {round_}")
+        summaries = [text for text in told(b) if text.startswith("On disk 8 files changed")]
+        assert len(summaries) == 1
+        await b.ask("@made1.txt @made2.txt")
+        for number in range(8):
+            (b.project / f"made{number}.txt").write_text("again\n")
+        await until(noticed)
+        await b.ask("Last round.")
+        assert len([text for text in told(b) if text.startswith("On disk")]) == 1
+        assert [text.split("\n")[0] for text in told(b)[-2:]] == [
+            "File made2.txt (new text):",
+            "File made1.txt (new text):",
+        ]
         assert await editor.leave()
 
 
