@@ -101,7 +101,8 @@ def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: L
             continue
         changes += before is not None
         cost = budget.count(telling.text)
-        if cost > said.left:
+        unasked = sight.role not in (Role.ASKED, Role.NAMED)
+        if cost > said.left or (unasked and telling.form == "whole" and cost > budget.file_tokens):
             _too_much(sight, before, limits, budget, said)
             continue
         said.left -= cost

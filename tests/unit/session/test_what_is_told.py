@@ -68,6 +68,21 @@ async def test_of_a_large_file_what_matters_is_shown_and_later_what_changes(tmp_
         await b.check()
 
 
+async def test_a_large_file_written_anew_is_out_of_date_until_it_is_asked_about(tmp_path: Path) -> None:
+    async with bench(tmp_path, quick(context={"max_tokens": 60_000, "file_share": 0.05})) as b:
+        file = write(b, "big.py", FUNCTIONS)
+        await b.ask("What does function_377 do?", path=str(file))
+        write(b, "big.py", FUNCTIONS.replace("function", "procedure").replace("first", "second"))
+        await b.ask("Now?")
+        assert told(b)[1:] == ["Files that you were shown and that have changed, which is not shown here: big.py.\n"]
+        await b.ask("And now?")
+        assert len(told(b)) == 2
+        await b.ask("What does procedure_377 do?", path=str(file))
+        assert "def procedure_377(" in told(b)[-1]
+        assert len(told(b)[-1]) <= 3_000
+        await b.check()
+
+
 async def test_the_cursor_says_which_part_of_a_large_file_is_meant(tmp_path: Path) -> None:
     async with bench(tmp_path, quick(context={"max_tokens": 8_000, "file_share": 0.1})) as b:
         file = write(b, "big.py", FUNCTIONS)
