@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from qmlx_lsp.errors import QmlxError, QuestionError, ToolError
 from qmlx_lsp.session.event import Ask
@@ -141,7 +141,8 @@ def _budget(session: Session, transcript: Transcript) -> Budget:
     file_tokens = int(tokens * context.file_share)
     left = int(tokens * context.share) - _told_since_the_last_turn(transcript)
     codec = session.model.renderer.codec
-    return Budget(max(left, file_tokens), file_tokens, context.changes_max, lambda text: len(codec.encode_data(text)))
+    count = cache(lambda text: len(codec.encode_data(text)))  # large texts are asked about more than once
+    return Budget(max(left, file_tokens), file_tokens, context.changes_max, count)
 
 
 def _told_since_the_last_turn(transcript: Transcript) -> int:
