@@ -21,6 +21,7 @@ import json
 import random
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -40,6 +41,7 @@ from qmlx_lsp.workspace.changes import NOTHING, Changes
 from qmlx_lsp.workspace.index import Index
 from qmlx_lsp.workspace.summary import summary
 
+sys.setswitchinterval(0.001)  # as the daemon does (qmlx_lsp/app.py)
 FILES, FOLDERS, MODULES, SWITCHED = 50_000, 5_000, 20_000, 5_000
 IDLE_S, WRITES, SETTLE_S = 20, 40, 6
 MIB = 1 << 20
