@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.session.event import Ask
+from qmlx_lsp.session.gather import renamed
 from qmlx_lsp.session.session import Services
 from qmlx_lsp.session.sight import UNSAVED, Role, Sight, Workspace, look, private
 from qmlx_lsp.transcript.entry import Entry, Kind
 from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.shown import shown
-from qmlx_lsp.workspace.told import STALE, Limits, is_named, named, recall, seen_text, tell
+from qmlx_lsp.workspace.told import STALE, Limits, is_named, moved, named, recall, seen_text, tell
 
 DIGEST_BYTES = 6
 
@@ -28,13 +29,15 @@ DIGEST_BYTES = 6
 @dataclass(frozen=True, slots=True)
 class Place:
     """A folder as it is now: what editors have open there, what must not be told, and what the watcher has left
-    out, with the reasons. ``count`` tells how many tokens a text has, if a model is there that knows."""
+    out, with the reasons. ``count`` tells how many tokens a text has, if a model is there that knows;
+    ``homes`` where a vanished file may be, as in ``Workspace``."""
 
     root: Path
     open_texts: Mapping[str, str]
     rules: Ignore
     excluded: Mapping[str, str]
     count: Callable[[str], int] | None
+    homes: Callable[[str], Sequence[str]] = lambda _path: ()
 
 
 async def context(services: Services, place: Place) -> dict[str, Any]:
@@ -66,17 +69,25 @@ def _files(place: Place, entries: Sequence[Entry], told: Mapping[str, str], limi
         if entry.path is not None and entry.kind is Kind.CONTEXT:
             tokens[entry.path] += len(entry.ids)
     workspace = Workspace(
-        place.root, place.rules, place.open_texts, limits.max_file_bytes, told, settle=lambda _s: None
+        place.root, place.rules, place.open_texts, limits.max_file_bytes, told, place.homes, settle=lambda _s: None
     )
-    sights = [sight for sight in look(workspace, Ask("")) if sight.role is not Role.FOUND]
-    rows = [_row(place, sight, told.get(sight.path), tokens[sight.path], limits) for sight in sights]
+    sights = look(workspace, Ask(""))
+    renames = {rename.old: rename for rename in renamed(sights, told)}
+    moved_here = {rename.new for rename in renames.values()}
+    seen = [s for s in sights if s.role is not Role.FOUND and s.path not in moved_here]
+    rows = [_row(place, sight, told.get(sight.path), tokens[sight.path], limits) for sight in seen]
+    texts = {sight.path: sight.text or "" for sight in sights}
+    for row, sight in zip(rows, seen, strict=True):
+        if (rename := renames.get(sight.path)) is not None:
+            text = moved(rename.old, rename.new, rename.told, texts[rename.new], limits).text
+            row |= {"state": "renamed", "pending": text, "pending_tokens": _tokens(place, text)}
     known = {sight.path for sight in sights}
     shown_once = [path for path in tokens if path not in known]
     for path in dict.fromkeys([*place.open_texts, *told, *shown_once]):
         if path not in known and (reason := private(place.root, path, place.rules)):
             rows.append(_blank(path, tokens[path]) | {"state": "private", "excluded": reason})
             known.add(path)
-    rows += [_blank(path, tokens[path]) | {"state": "forgotten"} for path in shown_once if path not in known]
+    rows += [_blank(path, tokens[path]) | {"state": "gone"} for path in shown_once if path not in known]
     rows += [_blank(path, 0) | {"state": "private", "excluded": why} for path, why in place.excluded.items()]
     return rows
 
@@ -97,16 +108,19 @@ def _row(place: Place, sight: Sight, before: str | None, tokens: int, limits: Li
         else tell(sight.path, before, sight.text, limits)
     )
     pending = None if telling is None else telling.text
-    count = place.count
     return _blank(sight.path, tokens) | {
         "told": _digest(seen_text(before)) if before is not None and seen is not None else None,
         "current": _digest(seen_text(sight.text)) if sight.text is not None and "\0" not in sight.text else None,
         "pending": pending,
-        "pending_tokens": count(pending) if pending is not None and count is not None else None,
+        "pending_tokens": _tokens(place, pending),
         "open": sight.path in place.open_texts,
         "parts": [list(part) for part in seen.parts] if seen is not None and seen.parts is not None else None,
         "state": _state(sight, before, changed=telling is not None),
     }
+
+
+def _tokens(place: Place, pending: str | None) -> int | None:
+    return None if pending is None or place.count is None else place.count(pending)
 
 
 def _state(sight: Sight, before: str | None, *, changed: bool) -> str:

@@ -83,10 +83,8 @@ def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: L
         QuestionError: of the file asked about not one line fits.
     """
     said = _Said(budget.tokens)
-    renames = {
-        r.new: r for r in pair({s.path: told[s.path] for s in sights if _vanished(s, told)}, _homes(sights, told))
-    }
-    lines, renamed = _renames(list(renames.values()), sights, told, limits)
+    renames = {rename.new: rename for rename in renamed(sights, told)}
+    lines, tellings = _renames(list(renames.values()), sights, told, limits)
     gone = {rename.old for rename in renames.values()}
     changes = 0
     for sight in sorted(sights, key=lambda s: (_rank(s, told), s.role)):
@@ -96,7 +94,7 @@ def choose(ask: Ask, sights: Sequence[Sight], told: Mapping[str, str], limits: L
         if changes >= budget.changes and sight.role is Role.TOLD and before is not None:
             _too_much(sight, before, limits, budget, said)
             continue
-        telling = renamed.get(sight.path) or _telling(ask, sight, before, limits, budget, said.left)
+        telling = tellings.get(sight.path) or _telling(ask, sight, before, limits, budget, said.left)
         if telling is None:
             continue
         changes += before is not None
@@ -185,6 +183,11 @@ def _too_much(sight: Sight, before: str | None, limits: Limits, budget: Budget, 
 
 
 # --- renames -------------------------------------------------------------------------------------------------------
+
+
+def renamed(sights: Sequence[Sight], told: Mapping[str, str]) -> list[Rename]:
+    """Which files that were told and have vanished are there under another name."""
+    return pair({s.path: told[s.path] for s in sights if _vanished(s, told)}, _homes(sights, told))
 
 
 def _vanished(sight: Sight, told: Mapping[str, str]) -> bool:

@@ -209,7 +209,9 @@ class Registry:
         codec = model.renderer.codec if model is not None else None
         count = None if codec is None else lambda text: len(codec.encode_data(text))
         project = self.project(root)
-        place = context.Place(root, self.open_texts(root), project.rules(), project.excluded, count)
+        place = context.Place(
+            root, self.open_texts(root), project.rules(), project.excluded, count, project.news().homes
+        )
         if file is not None:
             return await context.held(self.services, place, file)
         return await context.context(self.services, place)

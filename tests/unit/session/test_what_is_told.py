@@ -182,6 +182,9 @@ async def test_a_rename_is_one_line(b: Bench) -> None:
     file = write(b, "a.py")
     await b.ask("Q", path=str(file))
     file.rename(b.project / "b.py")
+    (row,) = (await b.app.registry.context(b.project, None))["files"]
+    assert (row["path"], row["state"]) == ("a.py", "renamed")
+    assert row["pending"] == "File a.py was renamed to b.py.\n"
     await b.ask("Now?")
     assert told(b)[1:] == ["File a.py was renamed to b.py.\n"]
     write(b, "b.py", TEXT.replace("number 7", "number seven"))
