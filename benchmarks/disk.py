@@ -312,10 +312,9 @@ def _switch(root: Path) -> list[Figure]:
             net = watch.pending.changes
             text = summary(net, because=f"The branch is now {watch.branch}.")
             tell(text)
-            moved = watch.index.renamed(net)
             more = {
                 "added": len(net.added), "changed": len(net.changed), "removed": len(net.removed),
-                "renamed": len(moved), "steps": heard.steps, "lines": text.count("\n"), "characters": len(text),
+                "steps": heard.steps, "lines": text.count("\n"), "characters": len(text),
                 "branch": watch.branch,
             }  # fmt: skip
         name = f"git switch over {SWITCHED:,} files: from its end until all is known"

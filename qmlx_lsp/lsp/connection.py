@@ -24,6 +24,8 @@ from qmlx_lsp.workspace.positions import Encoding
 
 T = TypeVar("T")
 
+ROOTS_KEPT = 1_000  # documents of which it is remembered in which folder they lie
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -66,6 +68,8 @@ class Connection:
     def root_of(self, uri: str) -> Path | None:
         """The workspace folder that a document lies in; None when it lies in none, or is no file."""
         if uri not in self._root_of:  # asked at every keystroke, and finding it out looks at the disk
+            if len(self._root_of) >= ROOTS_KEPT:  # a long day opens many documents
+                self._root_of.clear()
             path = uri_to_path(uri)
             try:
                 self._root_of[uri] = None if path is None else root_for(path, self.roots)

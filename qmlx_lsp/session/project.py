@@ -124,11 +124,6 @@ class Project:
         self._changing.add(task)
         task.add_done_callback(self._changing.discard)
 
-    async def watched(self) -> None:
-        """Until the first look at the disk is over, if it is being watched."""
-        if self._watch is not None:
-            await self._watch.ready.wait()
-
     async def stop(self) -> None:
         """Watch no more, and wait until nothing does."""
         self._close_watch()

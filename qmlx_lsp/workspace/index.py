@@ -90,35 +90,6 @@ class Index:
     def has_folder(self, folder: str) -> bool:
         return folder in self._folders
 
-    def renamed(self, changes: Changes) -> dict[str, str]:
-        """Removed files that are an added one now: the very same file (number, size and time) under one new name."""
-        places: dict[bytes, list[str]] = {}
-        for path in sorted(changes.added):
-            packed = self._packed(path)
-            if packed is not None:
-                places.setdefault(packed, []).append(path)
-        pairs = {}
-        for path in sorted(changes.removed):
-            packed = self._gone.get(path)
-            found = places.get(packed, []) if packed is not None else []
-            if len(found) == 1:
-                pairs[path] = found.pop()
-        return pairs
-
-    def alike(self, path: str, among: Changes) -> list[str]:
-        """Added files that a removed one may have become, the likeliest first: the very same file, then one of the
-        same name and size, then one of the same size. Their contents are the caller's to compare."""
-        was = self.last_seen(path)
-        if was is None:
-            return []
-        name = path.rpartition("/")[2]
-        ranked = []
-        for other in among.added:
-            now = self.seen(other)
-            if now is not None and now.size == was.size:
-                ranked.append((now.inode != was.inode, other.rpartition("/")[2] != name, other))
-        return [other for _, _, other in sorted(ranked)]
-
     # --- changing -----------------------------------------------------------------------------------------------
 
     def update(self, folder: str, files: Mapping[str, bytes]) -> Changes:

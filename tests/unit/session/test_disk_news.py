@@ -31,12 +31,18 @@ async def working(b: Bench, client: str = "neovim-0.12") -> InMemory:
     editor.open(b.project / "b.py", TEXT)
     await b.pause()
     await b.ask("@a.py")
-    await b.app.registry.project(b.project).watched()
+    await watched(b)
     return editor
 
 
 def told(b: Bench) -> list[str]:
     return [entry.text for entry in b.entries() if entry.kind is Kind.CONTEXT]
+
+
+async def watched(b: Bench) -> None:
+    """The first look at the disk is over."""
+    project = b.app.registry.project(b.project)
+    await until(lambda: bool((project.status() or {}).get("ready")))
 
 
 def waits(b: Bench) -> int:
@@ -264,7 +270,7 @@ async def test_new_exclusions_are_the_watchers_too(b: Bench) -> None:
     assert "b.py" not in project.excluded
     editor.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"exclude": ["b.py"]}}})
     await editor.request("qmlx/status")
-    await project.watched()
+    await watched(b)
     await until(lambda: project.excluded.get("b.py") == "exclude")
     rows = {row["path"]: row for row in (await editor.request("qmlx/context", {}))["files"]}
     assert rows["b.py"]["excluded"] == "exclude"

@@ -6,36 +6,16 @@ Everything comes through editors, so that positions and spellings are those of t
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
-
 from qmlx_lsp.transcript.entry import Kind
-from tests.support.bench import Bench, bench
-from tests.support.fake_editor import InMemory, edit, initialize_params
-
-REQUEST_FAILED = -32803
-
-
-@pytest.fixture
-async def b(tmp_path: Path) -> AsyncIterator[Bench]:
-    async with bench(tmp_path) as made:
-        yield made
-
-
-async def editor_of(b: Bench, client: str = "vscode-1.139", root: Path | None = None) -> InMemory:
-    editor = InMemory(b.app)
-    await editor.initialize(initialize_params(client, root or b.project))
-    return editor
+from tests.support.bench import Bench
+from tests.support.fake_editor import edit
+from tests.support.telling import REQUEST_FAILED, editor_of, told
 
 
 def about(file: Path, text: str = "Q", **more: object) -> dict[str, object]:
     return {"text": text, "textDocument": {"uri": file.as_uri()}, **more}
-
-
-def told(b: Bench) -> list[str]:
-    return [entry.text for entry in b.entries() if entry.kind is Kind.CONTEXT]
 
 
 async def test_file_is_told_once_and_then_as_diffs(b: Bench) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from qmlx_lsp.workspace import index
 from qmlx_lsp.workspace.changes import Changes, in_flight
-from qmlx_lsp.workspace.index import Index, Seen, merged, outermost
+from qmlx_lsp.workspace.index import Index, Seen, outermost
 
 
 def changes(added="", changed="", removed=""):
@@ -84,33 +84,6 @@ def test_filling_is_updating_without_news():
     made.fill("src", {"a": seen(1).pack(), "b": seen(2).pack()})
     made.fill("src", {"a": seen(1).pack()})
     assert (len(made), made.paths(), made.last_seen("src/b")) == (1, ["src/a"], None)
-
-
-def test_a_file_under_a_new_name_is_the_very_same_file():
-    made = filled(_={"old": 1, "other": 2, "stays": 3})
-    net = made.update("", {"new": seen(1).pack(), "stays": seen(3).pack(), "like": Seen(2, 5, 77).pack()})
-    assert made.renamed(net) == {"old": "new"}
-    assert made.alike("other", net) == ["like"]
-    assert made.alike("stays", net) == []
-    assert made.alike("never there", net) == []
-
-
-def test_two_names_of_one_file_are_no_rename_of_it():
-    made = filled(_={"old": 1})
-    net = made.update("", {"one": seen(1).pack(), "two": seen(1).pack()})
-    assert made.renamed(net) == {}
-    assert made.alike("old", net) == ["one", "two"]
-
-
-def test_of_those_alike_the_same_file_comes_first_and_then_the_same_name():
-    made = filled(src={"a.py": 5})
-    net = merged([
-        made.update("src", {}),
-        made.update("lib", {"b.py": seen(5, inode=51).pack(), "z.py": seen(5).pack()}),
-        made.update("src/a", {"a.py": seen(5, inode=50).pack()}),
-        made.update("etc", {"c.py": seen(6).pack()}),
-    ])  # fmt: skip
-    assert made.alike("src/a.py", net) == ["lib/z.py", "src/a/a.py", "lib/b.py"]
 
 
 def test_what_was_gone_is_forgotten_in_its_order(monkeypatch):
