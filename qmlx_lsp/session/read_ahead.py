@@ -47,7 +47,8 @@ async def read_ahead(
     except QmlxError as error:
         logger.warning("nothing was read ahead for %s: %s", session.root, error)
     except Exception as error:  # noqa: BLE001 - nobody asked for this; the next question does the work itself
-        logger.warning("nothing was read ahead for %s: %s: %s", session.root, type(error).__name__, error)
+        # What an unforeseen error says may be what was to be told.
+        logger.warning("nothing was read ahead for %s: %s", session.root, type(error).__name__)
 
 
 async def enough_power(threshold_percent: float) -> bool:
