@@ -67,6 +67,19 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Lifted:
+    """What lay behind a mark and was taken away, ``[start, end)``. ``kept`` belongs to the backend."""
+
+    start: int
+    end: int
+    kept: Any = field(repr=False)
+
+
+# Which ids may come next, behind those generated so far; None for any, from then on.
+Allowed = Callable[[Sequence[int]], "Sequence[int] | None"]
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
     """A state that was read from a checkpoint, and what that took."""
 
@@ -87,9 +100,13 @@ Report = Callable[[int, int, str], None]
 
 
 class Backend(Protocol):
-    """The commands. Everything is called on the engine thread."""
+    """The commands. Everything is called on the engine thread.
+
+    ``beside`` holds what others keep with a state on this thread; it goes when the state goes.
+    """
 
     passes: Passes
+    beside: dict[StateId, Any]
 
     def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
         """Make the model at ``source`` (folder, Hugging Face id or ``embedded``) ready.
@@ -108,8 +125,11 @@ class Backend(Protocol):
     def nbytes(self, state: StateId) -> int:
         """Bytes of memory the state holds."""
 
-    def prefill(self, state: StateId, ids: Sequence[int]) -> None:
-        """One forward pass over ``ids`` (at least one), finished when this returns."""
+    def prefill(self, state: StateId, ids: Sequence[int], *, ready: bool = False) -> None:
+        """One forward pass over ``ids`` (at least one), finished when this returns.
+
+        ``ready``: ``decode`` may go on from here with no ids to feed; so it may after a rewind to a mark made here.
+        """
 
     def decode(
         self,
@@ -118,12 +138,16 @@ class Backend(Protocol):
         sampling: Sampling,
         max_tokens: int,
         spare: frozenset[int] = frozenset(),
+        *,
+        allowed: Allowed | None = None,
     ) -> Generator[int, None, None]:
-        """Feed ``ids`` (at least one), then yield up to ``max_tokens`` generated ids.
+        """Feed ``ids`` (at least one, unless the state is ``ready``), then yield up to ``max_tokens`` generated ids.
 
         Every id that was yielded has been fed: after closing the iterator at any point, ``position`` has grown by
         ``len(ids)`` and the number of ids yielded, and no further pass runs. Nothing stops it at an end token, but an
         id of ``spare`` ends it without having been fed or yielded; a backend for which that is dear yields it.
+        ``allowed`` is asked before each id until it answers None; when it answers with no id, nothing more is
+        yielded. At every yield the state may be lifted to an earlier mark and laid back.
         """
 
     def mark(self, state: StateId) -> Mark: ...
@@ -135,6 +159,22 @@ class Backend(Protocol):
             ValueError: this state cannot, the mark is worthless or of another state, or (after a failed pass) the
                 state's memory is lost; in the last case the state must be dropped.
         """
+
+    def cut(self, state: StateId, position: int) -> bool:
+        """Go back to ``position``, which nobody has marked; False where the state cannot. As ``rewind``."""
+
+    def lift(self, state: StateId, mark: Mark, *, copy: bool) -> Lifted:
+        """Go back to ``mark`` and keep what lay behind it for ``lay``; the marks there stay good.
+
+        Without ``copy`` this takes no time, and any pass on the state makes what was lifted worthless.
+
+        Raises:
+            ValueError: as ``rewind``.
+        """
+
+    def lay(self, state: StateId, lifted: Lifted) -> bool:
+        """Put back what was lifted, on a state that stands where it was lifted from. Every bit is as it was. False
+        when it has become worthless; the state is then as it was before."""
 
     def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         """Host copy of the rows ``[start, position)`` and of the snapshot here, if the model needs one.

@@ -17,8 +17,9 @@ import json
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
+from qmlx_lsp.engine.backend import Allowed, Lifted, Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
 from qmlx_lsp.transcript.families import FAMILIES
@@ -72,6 +73,17 @@ class _State:
         self.ids = ids
         self.digest = digest
         self.marks: weakref.WeakSet[_Kept] = weakref.WeakSet()
+        self.passes = 0
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What ``lift`` keeps; ``passes`` counts those the state had seen, None if it was copied."""
+
+    ids: list[int]
+    digest: bytes
+    marks: list[_Kept]
+    passes: int | None
 
 
 class ScriptedBackend:
@@ -91,6 +103,7 @@ class ScriptedBackend:
         name: str = "scripted",
     ) -> None:
         self.passes = Passes()
+        self.beside: dict[StateId, Any] = {}
         self._replies = list(replies)
         self._hybrid = hybrid
         self._context_tokens = context_tokens
@@ -120,6 +133,7 @@ class ScriptedBackend:
 
     def drop_state(self, state: StateId) -> None:
         self._states.pop(state, None)
+        self.beside.pop(state, None)
 
     def position(self, state: StateId) -> int:
         return len(self._states[state].ids)
@@ -127,7 +141,7 @@ class ScriptedBackend:
     def nbytes(self, state: StateId) -> int:
         return 4 * len(self._states[state].ids) + _DIGEST
 
-    def prefill(self, state: StateId, ids: Sequence[int]) -> None:
+    def prefill(self, state: StateId, ids: Sequence[int], *, ready: bool = False) -> None:
         self._feed(state, ids, "prefill")
 
     def decode(
@@ -137,9 +151,19 @@ class ScriptedBackend:
         sampling: Sampling,
         max_tokens: int,
         spare: frozenset[int] = frozenset(),
+        *,
+        allowed: Allowed | None = None,
     ) -> Generator[int, None, None]:
-        self._feed(state, ids, "decode")
-        for token in itertools.islice(self._reply(state), max_tokens):
+        if ids:
+            self._feed(state, ids, "decode")
+        forced: list[int] = []
+        while allowed is not None and len(forced) < max_tokens and (choice := allowed(forced)) is not None:
+            if not choice:
+                return
+            forced.append(min(choice))
+            self._feed(state, forced[-1:], "decode")
+            yield forced[-1]
+        for token in itertools.islice(self._reply(state), max_tokens - len(forced)):
             if token in spare:
                 return
             self._feed(state, [token], "decode")
@@ -147,9 +171,7 @@ class ScriptedBackend:
 
     def mark(self, state: StateId) -> Mark:
         held = self._states[state]
-        kept = _Kept(len(held.ids), held.digest)
-        held.marks.add(kept)
-        return Mark(kept.position, kept)
+        return self._marked(held, len(held.ids), held.digest)
 
     def rewind(self, state: StateId, mark: Mark) -> None:
         held = self._states[state]
@@ -159,6 +181,40 @@ class ScriptedBackend:
         held.digest = mark.kept.digest
         for other in [kept for kept in held.marks if kept.position > mark.position]:
             held.marks.discard(other)
+
+    def cut(self, state: StateId, position: int) -> bool:
+        held = self._states[state]
+        if self._hybrid or position > len(held.ids):
+            return False
+        self.rewind(state, self._marked(held, position, held.digest))
+        return True
+
+    def lift(self, state: StateId, mark: Mark, *, copy: bool) -> Lifted:
+        held = self._states[state]
+        if mark.kept not in held.marks:
+            raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
+        beyond = [kept for kept in held.marks if kept.position > mark.position]
+        taken = _Taken(held.ids[mark.position :], held.digest, beyond, None if copy else held.passes)
+        end = len(held.ids)
+        self.rewind(state, mark)
+        return Lifted(mark.position, end, taken)
+
+    def lay(self, state: StateId, lifted: Lifted) -> bool:
+        held, taken = self._states[state], lifted.kept
+        if len(held.ids) != lifted.start or taken.passes not in (None, held.passes):
+            return False
+        for other in [kept for kept in held.marks if kept.position > lifted.start]:
+            held.marks.discard(other)
+        held.ids += taken.ids
+        held.digest = taken.digest
+        held.marks.update(taken.marks)
+        return True
+
+    @staticmethod
+    def _marked(held: _State, position: int, digest: bytes) -> Mark:
+        kept = _Kept(position, digest)
+        held.marks.add(kept)
+        return Mark(position, kept)
 
     def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         held = self._states[state]
@@ -180,6 +236,7 @@ class ScriptedBackend:
 
     def close(self) -> None:
         self._states.clear()
+        self.beside.clear()
 
     def ids(self, state: StateId) -> list[int]:
         """What the state has read; for tests."""
@@ -196,6 +253,7 @@ class ScriptedBackend:
         self._before_pass(kind, len(held.ids))
         self.passes.passes += 1
         self.passes.rows += len(ids)
+        held.passes += 1
         for token in ids:
             held.ids.append(token)
             held.digest = hashlib.blake2b(held.digest + ids_to_bytes([token]), digest_size=_DIGEST).digest()

@@ -1,8 +1,8 @@
 """The one thread that owns the backend, and the queue in front of it.
 
 MLX binds lazy arrays and streams to the thread that made them, so the backend is built, used and closed on this
-thread alone. Work is a function of the backend; short work (``Priority.SHORT``) overtakes long work in the queue
-but never interrupts what runs.
+thread alone. Work is a function of the backend; short work (``Priority.SHORT``) overtakes long work in the queue. It
+interrupts nothing that runs, but what runs may let it in (``let_in``).
 
 Invariant: the event loop only ever awaits; it never runs backend code and never holds a backend object.
 Invariant: every call gets its one result or exception, also when the worker is closed.
@@ -114,6 +114,18 @@ class Worker:
         to look at).
         """
         return await asyncio.wrap_future(self.submit(work, priority))
+
+    def let_in(self, backend: Backend) -> None:
+        """Run the short work that waits. Called on the engine thread, by work that runs; never raises."""
+        while (item := self._next_short()) is not None:
+            self._serve(item, backend)
+            self._running = True  # the one that lets it in
+
+    def _next_short(self) -> _Item | None:
+        """Nobody else takes from the queue, so that what is seen there can be had."""
+        with self._queue.mutex:
+            waiting = bool(self._queue.queue) and self._queue.queue[0][0] == Priority.SHORT
+        return self._queue.get_nowait() if waiting else None
 
     def close(self, timeout_s: float | None = None) -> None:
         """Let the running call finish, refuse what waits, close the backend, end the thread."""

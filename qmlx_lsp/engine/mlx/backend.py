@@ -1,14 +1,11 @@
 """The real backend: mlx-lm behind the few commands of ``engine.backend``.
 
 Invariant: every layer that knows its position stands at the state's position when a command returns.
-Invariant: a mark that can no longer be honoured is refused. Going back to a position makes every mark beyond it
-worthless, because the rows behind it are overwritten.
 """
 
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,11 +18,12 @@ from mlx_lm.generate import generation_stream
 from mlx_lm.sample_utils import make_sampler
 from mlx_lm.utils import maybe_set_recommended_wired_limit
 
-from qmlx_lsp.engine.backend import Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
+from qmlx_lsp.engine.backend import Allowed, Lifted, Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.engine.mlx import model as models
 from qmlx_lsp.engine.mlx import rows
-from qmlx_lsp.engine.mlx.caches import ADAPTERS, adapter, make_caches, parts, unknown_classes
-from qmlx_lsp.engine.mlx.decode import decode
+from qmlx_lsp.engine.mlx.caches import make_caches, unknown_classes
+from qmlx_lsp.engine.mlx.decode import decode, decode_steered
+from qmlx_lsp.engine.mlx.live import Live, good
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import StateCopy, StoredState
 
@@ -47,53 +45,6 @@ class _Counted:
         return self._model(tokens, **kwargs)
 
 
-class _Kept:
-    """What a mark keeps of every part of the caches; None once the mark is worthless."""
-
-    def __init__(self, position: int, caches: list[Any]) -> None:
-        self.position = position
-        self.caches: list[Any] | None = caches
-
-
-class _Live:
-    """One conversation's caches, how many tokens they have read, and the marks that can be gone back to."""
-
-    def __init__(self, caches: list[Any], position: int) -> None:
-        self.caches = caches
-        self.position = position
-        self.marks: weakref.WeakSet[_Kept] = weakref.WeakSet()
-
-    @property
-    def undo_bytes(self) -> float:
-        """What taking back one token costs in every step: the caches that a mark keeps by value."""
-        if unknown_classes(self.caches):
-            return float("inf")
-        kept = [cache for cache in parts(self.caches).values() if adapter(cache).window(cache) is not None]
-        return sum(array.nbytes for cache in kept for array in adapter(cache).whole(cache).values())
-
-    def noted(self) -> Callable[[], None]:
-        """What puts the caches back to where they stand now, once."""
-        single = parts(self.caches).values()
-        kept = [adapter(cache).mark(cache) for cache in single]
-
-        def undo() -> None:
-            for cache, held in zip(single, kept, strict=True):
-                adapter(cache).rewind(cache, held)
-
-        return undo
-
-    def evaluate(self) -> None:
-        mx.eval([cache.state for cache in self.caches])
-
-    def check(self) -> None:
-        for part, cache in parts(self.caches).items():
-            if type(cache) not in ADAPTERS:
-                continue
-            found = adapter(cache).position(cache)
-            if found is not None and found != self.position:
-                raise AssertionError(f"cache {part} stands at {found}, the state at {self.position}")
-
-
 class MlxBackend:
     """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to.
 
@@ -107,6 +58,7 @@ class MlxBackend:
             # under a guessable name in the shared temporary folder, and nothing gained (measured).
             mx.disable_compile()
         self.passes = Passes()
+        self.beside: dict[StateId, Any] = {}
         self._models_folder = models_folder
         self._kv_bits = kv_bits
         self._adapter = adapter
@@ -114,7 +66,7 @@ class MlxBackend:
         self._counted: Any = None
         self._snapshots = False
         self._layout: rows.Layout | None = None
-        self._states: dict[StateId, _Live] = {}
+        self._states: dict[StateId, Live] = {}
         self._numbers = itertools.count(1)
 
     def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
@@ -129,15 +81,17 @@ class MlxBackend:
     def use(self, model: Any, *, needs_snapshot: bool) -> None:
         """Take a model that is loaded already (tests make tiny ones); every state of the former model is dropped."""
         self._states.clear()
+        self.beside.clear()
         self._model = model
         self._counted = _Counted(model, self.passes)
         self._snapshots = needs_snapshot
         self._layout = None
 
     def new_state(self) -> StateId:
-        return self._add(_Live(make_caches(self._model, self._kv_bits), 0))
+        return self._add(Live(make_caches(self._model, self._kv_bits), 0))
 
     def drop_state(self, state: StateId) -> None:
+        self.beside.pop(state, None)
         if self._states.pop(state, None) is not None:
             mx.clear_cache()
 
@@ -149,12 +103,16 @@ class MlxBackend:
         held = tree_flatten([cache.state for cache in self._states[state].caches])
         return sum(array.nbytes for _, array in held if isinstance(array, mx.array))
 
-    def prefill(self, state: StateId, ids: Sequence[int]) -> None:
+    def prefill(self, state: StateId, ids: Sequence[int], *, ready: bool = False) -> None:
         assert ids, "a forward pass needs at least one token"
         live = self._states[state]
+        live.begin()
         with _wired(), mx.stream(generation_stream):
-            # The logits are never evaluated: for 2048 rows of a large vocabulary they are a gigabyte.
-            self._counted(mx.array([list(ids)]), cache=live.caches)
+            # Else the logits are never evaluated: for 2048 rows of a large vocabulary they are a gigabyte.
+            logits = self._counted(mx.array([list(ids)]), cache=live.caches)[:, -1, :]
+            if ready:
+                live.logits = mx.contiguous(logits)
+                mx.eval(live.logits)
             live.evaluate()
         self._advanced(live, len(ids))
         mx.clear_cache()
@@ -163,6 +121,7 @@ class MlxBackend:
         """One forward pass over ``ids``; the last row's logits as float32 bytes (for tests and diagnosis)."""
         assert ids, "a forward pass needs at least one token"
         live = self._states[state]
+        live.begin()
         with _wired(), mx.stream(generation_stream):
             out = self._counted(mx.array([list(ids)]), cache=live.caches)[0, -1].astype(mx.float32)
             mx.eval(out)
@@ -176,30 +135,45 @@ class MlxBackend:
         sampling: Sampling,
         max_tokens: int,
         spare: frozenset[int] = frozenset(),
+        *,
+        allowed: Allowed | None = None,
     ) -> Generator[int, None, None]:
-        assert ids, "a forward pass needs at least one token"
         live = self._states[state]
+        logits = live.logits
+        assert ids or logits is not None, "a forward pass needs at least one token"
         if sampling.seed is not None:
             mx.random.seed(sampling.seed)
         sampler = make_sampler(sampling.temperature, sampling.top_p, sampling.min_p, top_k=sampling.top_k)
         mark = live.noted if spare and live.undo_bytes <= UNDO_BYTES_MAX else None
-        steps = decode(self._counted, live.caches, ids, sampler, max_tokens, spare, mark)
-        read = len(ids)
+        unread = len(ids)
+        if ids and allowed is not None:
+            self.prefill(state, ids, ready=True)
+            unread, logits = 0, live.logits
+        live.begin()
+        if unread:
+            steps = decode(self._counted, live.caches, ids, sampler, max_tokens, spare, mark)
+        else:
+            assert logits is not None
+            steps = decode_steered(
+                self._counted, live.caches, logits, sampler, max_tokens, spare, mark, allowed or _free
+            )
+        del logits
         try:
             with _wired():
                 for token in steps:
-                    read += 1
+                    live.position += unread + 1
+                    unread = 0
                     yield token
         except GeneratorExit:
-            self._advanced(live, read)
+            self._advanced(live, 0)
             raise
         finally:
             steps.close()
             mx.clear_cache()  # buffers of shapes that no later pass will have
-        self._advanced(live, read)  # not after an error: then the caller rewinds or drops the state
+        self._advanced(live, unread)  # not after an error: then the caller rewinds or drops the state
 
     @staticmethod
-    def _advanced(live: _Live, read: int) -> None:
+    def _advanced(live: Live, read: int) -> None:
         live.evaluate()
         live.position += read
         live.check()
@@ -208,28 +182,28 @@ class MlxBackend:
         live = self._states[state]
         if unknown_classes(live.caches):
             return Mark(live.position, None)
-        kept = _Kept(live.position, [adapter(cache).mark(cache) for cache in parts(live.caches).values()])
+        kept = live.kept()
         live.marks.add(kept)
         return Mark(live.position, kept)
 
     def rewind(self, state: StateId, mark: Mark) -> None:
         live = self._states[state]
-        kept = mark.kept
-        if kept is None:
-            raise ValueError("states of this model cannot be rewound")
-        if kept not in live.marks or kept.caches is None:
-            raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
-        for cache, held in zip(parts(live.caches).values(), kept.caches, strict=True):
-            adapter(cache).rewind(cache, held)
-        live.position = mark.position
-        for other in [m for m in live.marks if m.position > mark.position]:
-            live.marks.discard(other)
-            other.caches = None  # frees what it held
+        live.back(good(live, mark))
+        live.forget_beyond(mark.position)
         try:
             live.evaluate()  # after a failed pass the arrays may be a graph that fails again
         except RuntimeError as error:
             raise ValueError(f"the state cannot be evaluated after an error: {error}") from error
         live.check()
+
+    def cut(self, state: StateId, position: int) -> bool:
+        return self._states[state].cut(position)
+
+    def lift(self, state: StateId, mark: Mark, *, copy: bool) -> Lifted:
+        return self._states[state].lift(mark, copy=copy)
+
+    def lay(self, state: StateId, lifted: Lifted) -> bool:
+        return self._states[state].lay(lifted)
 
     def copy_state(self, state: StateId, start: int, end: int | None = None) -> StateCopy:
         live = self._states[state]
@@ -242,12 +216,13 @@ class MlxBackend:
         if unknown_classes(caches):
             raise CheckpointRejected("unsupported", "States of this model cannot be restored.")
         read = rows.load_state(caches, stored, self._known_layout())
-        live = _Live(caches, stored.position)
+        live = Live(caches, stored.position)
         live.check()
         return Restored(self._add(live), read)
 
     def close(self) -> None:
         self._states.clear()
+        self.beside.clear()
         self._model = self._counted = None
         mx.clear_cache()
 
@@ -260,10 +235,14 @@ class MlxBackend:
             self._layout = rows.layout(caches)
         return self._layout
 
-    def _add(self, live: _Live) -> StateId:
+    def _add(self, live: Live) -> StateId:
         number = StateId(next(self._numbers))
         self._states[number] = live
         return number
+
+
+def _free(_chosen: Sequence[int]) -> None:
+    """Any id may come."""
 
 
 @contextmanager
