@@ -18,6 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from qmlx_lsp.engine.backend import Backend, Mark, Sampling, StateId
+from qmlx_lsp.engine.branch import forget_bases, note_base
 from qmlx_lsp.transcript.entry import Finish
 
 
@@ -28,7 +29,8 @@ class Job:
     ``eos_ids`` end the reply and belong to it; ``spare`` end it and do not, where the backend can leave them out.
     ``stops(id)`` is asked after every generated id and may end the reply early (stop texts). A limit of 0 tokens
     reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
-    ``at_point`` is called, which may look at the state and must neither change nor fail it.
+    ``at_point`` is called, which may look at the state and must neither change nor fail it. ``bases`` are numbers of
+    the same kind, where branches could stand while the reply is computed; they can stand where it begins as well.
     """
 
     state: StateId
@@ -42,6 +44,7 @@ class Job:
     points: Sequence[int] = ()
     spare: frozenset[int] = frozenset()
     at_point: Callable[[Backend], None] = lambda _backend: None
+    bases: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +71,13 @@ class Outcome:
 class _Run:
     """One reply while it is computed: what has been produced, and the last boundary known to be good."""
 
-    def __init__(self, backend: Backend, job: Job, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, backend: Backend, job: Job, let_in: Callable[[Backend], None], clock: Callable[[], float]
+    ) -> None:
         self.backend = backend
         self.job = job
         self.clock = clock
+        self._let_in = let_in
         self.started = clock()
         self.passes_before = backend.passes.passes
         self.rows_before = backend.passes.rows
@@ -79,14 +85,16 @@ class _Run:
         self.ids: list[int] = []
         self.header_read = False
         self.prefilled = 0
+        note_base(backend, job.state)
         self.read_at: float | None = None
         self.first_token_at: float | None = None
 
     def read(self, cancelled: Callable[[], bool], on_prefill: Callable[[int, int], None]) -> Finish | None:
         """Prefill chunk by chunk. Returns how the reply ended, or None when it is to go on."""
         total, done = len(self.job.prefill), 0
-        points = deque(self.job.points)
+        points = deque(sorted({*self.job.points, *self.job.bases}))
         while done < total:
+            self.others()
             if cancelled():
                 return Finish.CANCELLED
             chunk = self.job.prefill[done : min(done + self.job.chunk_tokens, points[0] if points else total)]
@@ -97,7 +105,10 @@ class _Run:
             on_prefill(done, total)
             if points and points[0] == done:
                 points.popleft()
-                self.job.at_point(self.backend)
+                if done in self.job.bases:
+                    note_base(self.backend, self.job.state)
+                if done in self.job.points:
+                    self.job.at_point(self.backend)
         self.read_at = self.clock()
         if cancelled():
             return Finish.CANCELLED
@@ -117,9 +128,17 @@ class _Run:
                 on_token(token)
                 if token in job.eos_ids or (job.stops is not None and job.stops(token)):
                     return Finish.COMPLETE
+                self.others()
                 if cancelled():
                     return Finish.CANCELLED
         return Finish.LENGTH if len(self.ids) == job.max_tokens else Finish.COMPLETE
+
+    def others(self) -> None:
+        """Let in what is short and waits. Its passes are not ours."""
+        passes, rows = self.backend.passes.passes, self.backend.passes.rows
+        self._let_in(self.backend)
+        self.passes_before += self.backend.passes.passes - passes
+        self.rows_before += self.backend.passes.rows - rows
 
     def undo(self) -> int | None:
         """Back to the last good boundary after an error; None when dropping the state is all that is left."""
@@ -127,7 +146,7 @@ class _Run:
         try:
             self.backend.rewind(self.job.state, self.safe)
             return self.backend.position(self.job.state)
-        except (ValueError, AssertionError):
+        except (ValueError, AssertionError, KeyError):  # the last one if somebody who was let in had to drop it
             self.backend.drop_state(self.job.state)
             return None
 
@@ -155,17 +174,21 @@ def generate(
     cancelled: Callable[[], bool],
     on_prefill: Callable[[int, int], None],
     on_token: Callable[[int], None],
+    let_in: Callable[[Backend], None] = lambda _backend: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Outcome:
     """Run ``job`` to whatever end it meets; see the module's invariants.
 
     ``on_prefill(done, total)`` is called after every chunk, ``on_token(id)`` for every id as soon as it exists.
+    ``let_in(backend)`` is called before every chunk and after every id; it may run branches on the state.
     """
-    run = _Run(backend, job, clock)
+    run = _Run(backend, job, let_in, clock)
     try:
         finish = run.read(cancelled, on_prefill) or run.write(cancelled, on_token)
     except Exception as failure:  # noqa: BLE001 - whatever the model's code raises, the turn ends as an error
         return run.outcome(Finish.ERROR, run.undo(), f"{type(failure).__name__}: {failure}")
+    finally:
+        forget_bases(backend, job.state)
     if run.header_read and not run.ids:  # it ended at once, by an id that is spared: there is no reply
         return run.outcome(finish, run.undo())
     return run.outcome(finish, backend.position(job.state))
