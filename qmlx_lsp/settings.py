@@ -120,6 +120,25 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True)
+class Inline:
+    enabled: bool = _plain(True, "whether completions are offered while somebody types")
+    model: str = _plain("", "a second model for them, as model.name; '' takes the one there is")
+    fim: str = _choice(
+        "auto", ("auto", "on", "off"), "whether the model was trained to fill gaps; auto asks its name"
+    )
+    record: str = _choice("invoked", ("invoked", "always", "never"), "which completions become turns of the log")
+    max_tokens: int = _number(96, 1, 4_096, "tokens of a completion at most")
+    max_lines: int = _number(12, 1, 1_000, "lines of a completion at most")
+    before_lines: int = _number(60, 2, 10_000, "lines before the cursor that are shown once more at most")
+    behind_lines: int = _number(20, 0, 10_000, "lines behind the cursor that are shown once more at most")
+    window_kb: int = _number(6, 1, 1_000, "KiB of either at most")
+    debounce_ms: int = _number(
+        30, 0, 10_000, "milliseconds without a newer request before the model is asked, at least"
+    )
+    debounce_max_ms: int = _number(300, 0, 10_000, "the same at most; in between, a quarter of what completions take")
+
+
+@dataclass(frozen=True, slots=True)
 class Tools:
     enabled: bool = _plain(True, "whether the tools of a project's .qmlx.toml may be run, when a user asks for one")
     timeout_s: float = _number(600.0, 0.1, 86_400.0, "seconds that a tool may run, unless .qmlx.toml says otherwise")
@@ -157,6 +176,7 @@ class Settings:
     engine: Engine = Engine()
     context: Context = Context()
     ahead: Ahead = Ahead()
+    inline: Inline = Inline()
     tools: Tools = Tools()
     stream: Stream = Stream()
     watch: Watch = Watch()
@@ -201,6 +221,8 @@ _ENV_NAMES = {
     ("ahead", "after_s"): "QMLX_AHEAD_AFTER_S",
     ("ahead", "pause_s"): "QMLX_AHEAD_PAUSE_S",
     ("ahead", "battery_percent"): "QMLX_AHEAD_BATTERY_PERCENT",
+    ("inline", "enabled"): "QMLX_INLINE",
+    **{("inline", f.name): f"QMLX_INLINE_{f.name.upper()}" for f in fields(Inline) if f.name != "enabled"},
     ("tools", "enabled"): "QMLX_TOOLS",
     ("tools", "timeout_s"): "QMLX_TOOL_TIMEOUT_S",
     ("tools", "output_kb"): "QMLX_TOOL_OUTPUT_KB",

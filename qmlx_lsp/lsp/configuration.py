@@ -1,4 +1,4 @@
-"""What an editor's settings say: ``qmlx.exclude`` and ``qmlx.trusted``.
+"""What an editor's settings say: ``qmlx.exclude``, ``qmlx.trusted``, ``qmlx.inline`` and ``qmlx.completion``.
 
 They come with ``initialize``, are pushed when they change, and are asked for, per folder, where the editor can be
 asked.
@@ -15,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.connection import Connection, InlineOptions
 
 SECTION = "qmlx"
 CONFIGURATION_S = 2.0
@@ -80,6 +81,7 @@ def _take(connection: Connection, ours: Any, roots: Sequence[Path]) -> list[str]
         return None
     if ours.get("trusted", True) is not True and ours["trusted"] is not None:
         connection.trusted = False  # whatever else is said is no trust
+    connection.inline = _inline(connection, ours)
     exclude = ours.get("exclude")
     if exclude is None:
         return None
@@ -89,6 +91,32 @@ def _take(connection: Connection, ours: Any, roots: Sequence[Path]) -> list[str]
     for root in roots:
         connection.registry.project(root).exclude(connection, exclude)
     return exclude
+
+
+def _inline(connection: Connection, ours: Mapping[str, Any]) -> InlineOptions:
+    """What is said of completions; what cannot be understood is as it was."""
+    taken: dict[str, Any] = {}
+    for section, key, field, least in _INLINE:
+        held = ours.get(section)
+        value = held.get(key) if isinstance(held, Mapping) else None
+        if value is None:
+            continue
+        if isinstance(value, bool) if least is None else type(value) is int and value >= least:
+            taken[field] = value
+        else:
+            allowed = "true or false" if least is None else f"a whole number, {least} or more"
+            _complain(connection, f"qmlx.{section}.{key} is {reprlib.repr(value)}, but must be {allowed}.")
+    return replace(connection.inline, **taken)
+
+
+# Section, key, our name, and the least number; None for a switch.
+_INLINE: tuple[tuple[str, str, str, int | None], ...] = (
+    ("inline", "enable", "enable", None),
+    ("inline", "debounceMs", "debounce_ms", 0),
+    ("inline", "maxTokens", "max_tokens", 1),
+    ("inline", "maxLines", "max_lines", 1),
+    ("completion", "list", "in_list", None),
+)
 
 
 def _complain(connection: Connection, text: str) -> None:

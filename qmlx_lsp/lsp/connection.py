@@ -19,12 +19,27 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.lsp.checked import Checked
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
+from qmlx_lsp.workspace.document import Document
 from qmlx_lsp.workspace.mirror import uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
 T = TypeVar("T")
 
+ARRIVED_MAX = 1_000  # requests whose document is held until they are looked at
+
 ROOTS_KEPT = 1_000  # documents of which it is remembered in which folder they lie
+
+
+@dataclass(frozen=True, slots=True)
+class InlineOptions:
+    """What an editor's settings say of completions; None where the daemon's own hold. ``in_list``: whether an editor
+    that does not know inline completions gets them in its list."""
+
+    enable: bool | None = None
+    debounce_ms: int | None = None
+    max_tokens: int | None = None
+    max_lines: int | None = None
+    in_list: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +70,8 @@ class Connection:
         self.trusted = True
         self.exclude: list[str] = []
         self.checked = Checked()
+        self.inline = InlineOptions()
+        self.arrived: dict[Any, Document] = {}  # by request, the document it is about as it was when the request came
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}
@@ -90,6 +107,14 @@ class Connection:
         project = self.registry.project(root)
         if self.exclude and root not in self.roots and not project.has_said(self):
             project.exclude(self, self.exclude)
+
+    def note_arrival(self, request: Any, uri: str) -> None:
+        """A request about a document has come, and is looked at later: other messages may be taken before."""
+        document = self.registry.mirror.copy(self, uri)
+        if document is not None:
+            while len(self.arrived) >= ARRIVED_MAX:  # those that were cancelled before they were looked at
+                del self.arrived[next(iter(self.arrived))]
+            self.arrived[request] = document
 
     def own(self, job: Job, job_id: str, work_done_token: str | int | None) -> None:
         self._jobs[job] = Held(job_id, work_done_token)
@@ -136,6 +161,12 @@ class Connection:
     def shows_progress(self) -> bool:
         window = self.capabilities.window if self.capabilities else None
         return bool(window and window.work_done_progress)
+
+    @property
+    def knows_inline(self) -> bool:
+        """Whether the editor shows inline completions by itself."""
+        document = self.capabilities.text_document if self.capabilities else None
+        return bool(document and document.inline_completion)
 
     async def close(self) -> None:
         """See the module's invariant."""

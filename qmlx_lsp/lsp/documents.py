@@ -11,6 +11,7 @@ from typing import Any
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.document_params import cells_of, changes_of, each, item_of, number, part, uri_of
 from qmlx_lsp.workspace import cells
+from qmlx_lsp.workspace.mirror import canonical_uri
 
 
 def did_open(connection: Connection, params: Any) -> None:
@@ -69,7 +70,10 @@ def _change(connection: Connection, document: Any, events: Any) -> str | None:
     if changes is None:
         connection.registry.mirror.missed(connection, uri, version)
     else:
-        connection.registry.mirror.change(connection, uri, version, changes, connection.encoding)
+        mirror = connection.registry.mirror
+        mirror.change(connection, uri, version, changes, connection.encoding)
+        if (document := mirror.copy(connection, uri)) is not None:
+            connection.registry.inline.changed(connection, canonical_uri(uri), document)
     return uri
 
 

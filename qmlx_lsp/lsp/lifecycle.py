@@ -39,6 +39,8 @@ def complete(connection: Connection, capabilities: types.ServerCapabilities) -> 
     capabilities.position_encoding = types.PositionEncodingKind(connection.encoding.value)
     capabilities.execute_command_provider = types.ExecuteCommandOptions(commands=list(COMMANDS))
     capabilities.code_action_provider = types.CodeActionOptions(code_action_kinds=list(KINDS_OFFERED))
+    if connection.knows_inline:
+        capabilities.completion_provider = None
     if connection.capabilities is not None and connection.capabilities.notebook_document is not None:
         every = types.NotebookDocumentFilterWithNotebook(notebook="*")
         capabilities.notebook_document_sync = types.NotebookDocumentSyncOptions([every], save=True)

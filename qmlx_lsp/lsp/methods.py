@@ -17,6 +17,8 @@ CONVERSATION = "qmlx/conversation"
 STATUS = "qmlx/status"
 CONTEXT = "qmlx/context"
 DID_FOCUS = "qmlx/didFocus"
+# What an editor may say of completions. The text says it too, in every editor, and is what is believed.
+HINTS = ("qmlx/didShowCompletion", "qmlx/didPartiallyAccept")
 TOOL_RESULT = "qmlx/toolResult"
 STREAM = "qmlx/stream"
 DID_CHANGE_STATUS = "qmlx/didChangeStatus"
@@ -27,7 +29,7 @@ TURNS_MAX = 1 << 31
 # What capabilities.experimental.qmlx says we have.
 EXPERIMENTAL = {
     "ask": True, "conversation": True, "status": True, "context": True, "toolResult": True, "stream": True,
-    "didChangeStatus": True, "didFocus": True,
+    "didChangeStatus": True, "didFocus": True, "didShowCompletion": True, "didPartiallyAccept": True,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from qmlx_lsp import __version__
-from qmlx_lsp.lsp import actions, ask, commands, configuration, documents, lifecycle, methods, tools
+from qmlx_lsp.lsp import actions, ask, commands, configuration, documents, inline, lifecycle, methods, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.protocol import QmlxProtocol, Reader, read_messages
 from qmlx_lsp.session.registry import Registry
@@ -75,6 +75,7 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
         types.WINDOW_WORK_DONE_PROGRESS_CANCEL: lambda params: connection.cancel_by_token(params.token),
     }
     plain[methods.DID_FOCUS] = lambda params: documents.did_focus(connection, methods.focused(params))
+    plain |= {hint: lambda _params: None for hint in methods.HINTS}
     for method, handler in plain.items():
         server.feature(method)(handler)
 
@@ -102,6 +103,14 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     async def _code_action(params: types.CodeActionParams) -> Any:
         return await actions.actions(connection, params)
 
+    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
+    async def _inline_completion(params: types.InlineCompletionParams) -> Any:
+        return await inline.inline_completion(connection, params)
+
+    @server.feature(types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions())
+    async def _completion(params: types.CompletionParams) -> Any:
+        return await inline.completion(connection, params)
+
     @server.feature(types.WORKSPACE_EXECUTE_COMMAND)
     async def _execute_command(params: Any) -> Any:
         return await commands.execute(connection, params)
@@ -122,6 +131,7 @@ async def serve(
     assert isinstance(protocol, QmlxProtocol)
     ended = asyncio.Event()
     protocol.on_exit = ended.set
+    protocol.on_arrival = connection.note_arrival
     protocol.complete = lambda capabilities: lifecycle.complete(connection, capabilities)
     protocol.set_writer(writer)
     reading = asyncio.ensure_future(read_messages(reader, server, first_line))

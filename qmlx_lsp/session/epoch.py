@@ -108,7 +108,10 @@ async def _summarise(session: Session, job: Job) -> bool:
         engine_job = _request(session, state)
         if engine_job.max_tokens < SUMMARY_TOKENS_MIN:
             return True
-        branch = await dropping(session, call(session, job, lambda backend: _on_branch(backend, engine_job, job)))
+        let_in = session.services.worker.let_in
+        branch = await dropping(
+            session, call(session, job, lambda backend: _on_branch(backend, engine_job, job, let_in))
+        )
         if branch is None:
             return False
         if not branch.rewound:
@@ -147,7 +150,7 @@ def _thinks(session: Session) -> bool:
     return session.services.settings.model.thinking and bool(fragments.think_end or fragments.channels)
 
 
-def _on_branch(backend: Backend, engine_job: EngineJob, job: Job) -> _Branch:
+def _on_branch(backend: Backend, engine_job: EngineJob, job: Job, let_in: Callable[[Backend], None]) -> _Branch:
     """Generate on top of the state and go back to where it was."""
     mark = backend.mark(engine_job.state)
     outcome = generate(
@@ -156,6 +159,7 @@ def _on_branch(backend: Backend, engine_job: EngineJob, job: Job) -> _Branch:
         cancelled=job.stop.is_set,
         on_prefill=lambda _done, _total: None,
         on_token=lambda _id: None,
+        let_in=let_in,
     )
     if outcome.position is None:
         return _Branch(outcome, rewound=False)

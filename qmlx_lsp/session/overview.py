@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,10 @@ async def status(
     disk: Callable[[Path], object],
     running: Callable[[], int],
     clients: int,
+    inline: Mapping[str, int],
 ) -> dict[str, Any]:
     """Model, live conversations, store, queue and last usage, as JSON data. ``disk(root)`` says how a folder is
-    watched."""
+    watched, ``inline`` what became of completions."""
     progress, loaded = loader.progress, loader.loaded
     store = await _store_status(services)
     last = max(sessions, key=lambda s: s.last_used, default=None)
@@ -80,6 +81,7 @@ async def status(
             for s in sessions
         ],
         "store": store,
+        "inline": dict(inline),
         "queue": {"running": running(), "waiting": services.worker.waiting},
         "usage": last.last_usage.as_dict() if last and last.last_usage else None,
     }  # fmt: skip

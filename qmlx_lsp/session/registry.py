@@ -21,6 +21,7 @@ from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session import context, forgetting, overview
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.idle import IdleWork
+from qmlx_lsp.session.inline import Inline
 from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.project import Project
@@ -59,6 +60,7 @@ class Registry:
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
+        self.inline = Inline(services.settings.inline, self.session, lambda root: self.project(root).rules())
         self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 
     # --- what editors are told ----------------------------------------------------------------------------------
@@ -220,7 +222,7 @@ class Registry:
         """Model, live conversations, store, queue and last usage, as JSON data."""
         return await overview.status(
             self.services, self.loader, self.sessions, lambda root: self.project(root).status(),
-            lambda: len(self._running), clients,
+            lambda: len(self._running), clients, self.inline.counts,
         )  # fmt: skip
 
     # --- beginning anew and forgetting ----------------------------------------------------------------------------
@@ -260,6 +262,7 @@ class Registry:
         """An editor has gone: its open documents are no longer the truth."""
         self.notebooks.drop_client(client)
         self.mirror.drop_client(client)
+        self.inline.drop_client(client)
         for project in self._projects.values():
             project.drop_client(client)
 

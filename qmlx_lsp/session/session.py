@@ -88,6 +88,9 @@ class Session:
     ``rules`` gives what must not be told, as it is now; ``news`` what happened on the disk since the last telling.
     ``owner`` is the name under which the store keeps what this session stands on.
 
+    ``standing`` are the positions from which branches can go on while a turn runs: where it began, and where its
+    question begins.
+
     ``ahead`` is the epoch to come, while it is prepared: a session of its own that nobody can ask, with the opening
     as its transcript. It was made when this log had the digest ``ahead_of``; see ``ahead_fits``. ``summary`` is what
     the model wrote for it; see ``known_summary``. ``preparing`` names the step that runs.
@@ -120,6 +123,8 @@ class Session:
     ahead_of: bytes = b""
     summary: Summary | None = None
     preparing: str | None = None
+    standing: tuple[int, ...] = ()
+    completes: bool = False  # whether somebody wants completions here, and so places to stand
 
     def __post_init__(self) -> None:
         self.owner = self.owner or str(self.root)

@@ -91,6 +91,9 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
         sampling=Sampling(settings.model.temperature, settings.model.top_p),
         chunk_tokens=settings.engine.prefill_chunk_tokens,
     )
+    began_at, question = resumed.plan.position, transcript.entries[-1].start
+    if question > began_at and session.completes:
+        engine_job = replace(engine_job, bases=[question - began_at])
     copying = copier(session, resumed.state)
     if copying is not None:
         at = [point - resumed.plan.position for point in points(session, resumed.plan.position, asked)]
@@ -110,7 +113,14 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
 
     def work(backend: Backend) -> _Computed:
         began = time.perf_counter()
-        outcome = generate(backend, engine_job, cancelled=job.stop.is_set, on_prefill=on_prefill, on_token=on_token)
+        outcome = generate(
+            backend,
+            engine_job,
+            cancelled=job.stop.is_set,
+            on_prefill=on_prefill,
+            on_token=on_token,
+            let_in=services.worker.let_in,
+        )
         if outcome.position is None:
             return _Computed(began, outcome, 0, copying)
         if copying is not None:
@@ -119,10 +129,12 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
 
     journalling = asyncio.create_task(reply.keep_journal(journal, settings.stream.journal_ms))
     session.unfinished = partial(services.log.drop_reply, turn)  # unless it comes to something
+    session.standing = (began_at, question)
     try:
         computed = await services.worker.call(work)
         session.unfinished = None
     finally:
+        session.standing = ()
         journalling.cancel()
         await asyncio.gather(journalling, return_exceptions=True)
         if session.unfinished is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from qmlx_lsp.transcript.encoder import Codec
 
-_CHANNEL, _QUIET = "<|channel|>", "analysis"
+_CHANNEL, _QUIET, _ANSWER = "<|channel|>", "analysis", "final"
 _OPEN, _CLOSE, _SEP = "<|open|>", "<|close|>", "<|sep|>"
 _TEXT_TAG = "response"
 
@@ -48,6 +48,11 @@ class Messages:
             added += _rest(self.quiet, head[_last(head, {self.channel}) + 1 :])
         return [*added, self.body, *after]
 
+    def answering(self, codec: Codec, _header: Sequence[int]) -> list[int]:
+        """What leads from the head of a reply to the text of its answer."""
+        named = [] if self.channel is None else [self.channel, *codec.encode_data(_ANSWER)]
+        return [*named, self.body]
+
 
 @dataclass(frozen=True, slots=True)
 class Tags:
@@ -75,6 +80,13 @@ class Tags:
             added += [self.close, *self.codec.encode_data(stack.pop()), self.sep]
         rest = next((at for closed, at in closes if stack and closed == stack[-1]), self._behind(after, closes))
         return [*added, *after[rest:]] if added or rest else None
+
+    def answering(self, codec: Codec, header: Sequence[int]) -> list[int]:
+        """As ``Messages.answering``."""
+        if self.inside(header, _TEXT_TAG):
+            return []
+        thought = [self.close, *codec.encode_data("think"), self.sep] if self.inside(header, "think") else []
+        return [*thought, self.open, *codec.encode_data(_TEXT_TAG), self.sep]
 
     def inside(self, ids: Sequence[int], tag: str) -> bool:
         """Whether ``tag`` is the innermost one that is open behind ``ids``."""

@@ -101,6 +101,19 @@ class Codec:
             found = self._bytes[token] = self._find_bytes(token)
         return found
 
+    def data_ids(self) -> Collection[int]:
+        """The ids that ``encode_data`` can return."""
+        return [token for token in self._data.get_vocab().values() if token not in self.control_ids]
+
+    def last_piece(self, text: str) -> int:
+        """Where the last piece of ``text`` begins that the tokenizer looks at by itself; where it takes no pieces
+        apart, its last token. In characters."""
+        if self._data.pre_tokenizer is not None and self._data.normalizer is None:
+            pieces = self._data.pre_tokenizer.pre_tokenize_str(text)
+            return int(pieces[-1][1][0]) if pieces else 0
+        offsets = self._data.encode(text, add_special_tokens=False).offsets
+        return int(offsets[-1][0]) if offsets else 0
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ``ids``; a character cut short at an end shows as U+FFFD."""
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")

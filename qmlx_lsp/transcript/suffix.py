@@ -124,6 +124,13 @@ class Renderer:
             raise ValueError("a reply needs a question")
         return list(self.fragments.prompt)
 
+    def answer_head(self, tail: Tail) -> list[int]:
+        """As ``reply_header``, and on to where the text of the answer begins: no thoughts, no heads to write."""
+        header, parts = self.reply_header(tail), self.fragments
+        if parts.channels is not None:
+            return [*header, *parts.channels.answering(self.codec, header)]
+        return [*header, *(parts.close_thinking if self._within(header) is Within.THOUGHT else ())]
+
     def after(self, tail: Tail, entry: Entry) -> Tail:
         """The tail behind ``entry``."""
         if entry.kind is Kind.ASSISTANT:

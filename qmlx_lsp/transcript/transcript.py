@@ -8,6 +8,7 @@ Invariant: entries tile the log. The ids of entry ``k`` are ``log.ids(entry.star
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
@@ -38,6 +39,21 @@ class Transcript:
     @property
     def tail(self) -> Tail:
         return self._tail
+
+    def tail_at(self, position: int) -> Tail | None:
+        """How the log ended at ``position``; None where it cannot be gone on from: inside a reply, or inside fixed
+        parts of the template."""
+        at = bisect_right(self._entries, position, key=lambda entry: entry.start) - 1
+        if at < 0 or position > len(self.log):
+            return Tail() if position == 0 else None
+        entry = self._entries[at]
+        if position == entry.start:
+            return Tail() if at == 0 else self._renderer.after(Tail(), self._entries[at - 1])
+        if position == entry.end:
+            return self._renderer.after(Tail(), entry)
+        rest = entry.ids[position - entry.start :]
+        inside = entry.kind is Kind.CONTEXT and entry.tool is None
+        return Tail(Place.OPEN) if inside and self._renderer.codec.control_ids.isdisjoint(rest) else None
 
     def ends_unanswered_with(self, drafts: Sequence[Draft]) -> bool:
         """Whether ``drafts`` are the last things said, the question at their end without a reply."""

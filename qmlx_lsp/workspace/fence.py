@@ -10,7 +10,12 @@ import re
 _BACKTICKS = re.compile(r"`{3,}")
 
 
+def fence_for(text: str) -> str:
+    """A fence that nothing in ``text`` ends."""
+    return "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
+
+
 def fenced(text: str, language: str = "") -> str:
-    fence = "`" * max(3, 1 + max((len(run) for run in _BACKTICKS.findall(text)), default=0))
+    fence = fence_for(text)
     end = "" if not text or text.endswith("\n") else "\n"
     return f"{fence}{language}\n{text}{end}{fence}\n"

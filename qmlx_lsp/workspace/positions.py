@@ -122,10 +122,11 @@ class LineIndex:
         offset = min(max(offset, 0), len(self._text))
         line = bisect_right(self._starts, offset) - 1
         start, end = self.line_range(line)
-        return line, _units(self._text[start : min(offset, end)], encoding)
+        return line, units(self._text[start : min(offset, end)], encoding)
 
 
-def _units(text: str, encoding: Encoding) -> int:
+def units(text: str, encoding: Encoding) -> int:
+    """How wide ``text`` is in an editor's columns."""
     if encoding is Encoding.UTF32 or text.isascii():
         return len(text)
     codec, width = _CODEC[encoding]

@@ -1,6 +1,5 @@
 """Branches on real caches: a long answer that lets them in goes on bit for bit, and they are exact themselves."""
 
-
 from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.branch import Base, BranchJob, complete
 from qmlx_lsp.engine.generation import Job, generate

@@ -1,0 +1,223 @@
+"""One completion on a session's live state: as a branch, or as a turn that stays.
+
+Invariant: a branch is made of what the transcript was when it was planned; the engine finds out whether the state is
+still there, and else nothing happens.
+Invariant: a completion that stays is in the log, durably, before anybody hears of it; if that fails, the live state,
+which has read it, is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from qmlx_lsp.engine.backend import Backend, StateId
+from qmlx_lsp.engine.branch import Base, BranchJob, Completed, complete
+from qmlx_lsp.engine.plan import Start
+from qmlx_lsp.engine.worker import Priority
+from qmlx_lsp.session.event import Job, Usage
+from qmlx_lsp.session.loading import seen
+from qmlx_lsp.session.model import SYSTEM_TEXT, LoadedModel
+from qmlx_lsp.session.resume import Resumed, resume
+from qmlx_lsp.session.session import Session
+from qmlx_lsp.session.window import Window
+from qmlx_lsp.transcript import gap as gaps
+from qmlx_lsp.transcript.encoder import TextStream
+from qmlx_lsp.transcript.entry import Entry, Finish, Kind
+from qmlx_lsp.transcript.healing import Healing, Vocabulary, open_piece
+from qmlx_lsp.workspace.ghost import Ending
+
+# Tokens before the text at the cursor; with more (a conversation that has not been read) it waits for its turn.
+HEAD_TOKENS_SHORT = 2_048
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Filling:
+    """What a model's completions need beside it: the marks it fills gaps with, if it has any, and all its tokens."""
+
+    marks: gaps.Marks | None
+    vocabulary: Vocabulary
+
+    @classmethod
+    def of(cls, model: LoadedModel, fim: str) -> Filling:
+        """Takes up to a second: for a thread. ``fim`` as in the settings."""
+        codec = model.renderer.codec
+        trained = {"on": True, "off": False}.get(fim)
+        return cls(gaps.find_marks(codec, model.info.name, trained=trained), Vocabulary(codec))
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be completed in so many tokens. ``invoked``: somebody has asked for it."""
+
+    window: Window
+    max_tokens: int
+    invoked: bool
+    filling: Filling
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompt:
+    """``heads`` by the position they stand behind, the deepest first; ``open_text`` is to be written once more."""
+
+    heads: tuple[tuple[int, gaps.Head], ...]
+    text: list[int]
+    open_text: str
+
+
+async def completed(session: Session, wanted: Wanted, job: Job) -> Completed | None:
+    """What the model writes, on a branch. None when ``job`` is cancelled, or when there is nowhere to stand."""
+    session.completes = True
+    state = session.live
+    if state is None:
+        state = await job.unless_cancelled(_resumed(session))
+    if state is None:
+        return None
+    positions = sorted({session.live_position, *session.standing}, reverse=True)
+    prompt = await asyncio.to_thread(_prompt, session, wanted, positions)
+    branch = _job(session, state, wanted, prompt)
+    if branch is None or job.cancelled:
+        return None
+    return await _on_engine(session, branch, job)
+
+
+async def recorded(session: Session, wanted: Wanted, job: Job) -> str | None:
+    """What the model writes, as a turn; the caller holds ``session.lock``. None when ``job`` is cancelled before
+    there is anything.
+
+    Raises:
+        StoreError: the log cannot be written.
+    """
+    await session.catch_up()
+    resumed = await resume(session, Job())
+    log, at = session.transcript.log, session.live_position
+    prompt = await asyncio.to_thread(_prompt, session, wanted, [len(log)])
+    branch = _job(session, resumed.state, wanted, prompt)
+    if branch is None or job.cancelled:
+        return None
+    branch = replace(branch, bases=[Base(at, [*log.ids(at), *prompt.heads[0][1].ids])], stay=True)
+    known = False
+    try:
+        found = await _on_engine(session, branch, job)
+        if found is not None and found.position is not None:
+            await _record(session, prompt, found, resumed)
+        known = True
+    finally:
+        if not known:
+            session.drop_live("dropped after an error")
+    return None if found is None or found.position is None else written(session, wanted, found)
+
+
+def written(session: Session, wanted: Wanted, found: Completed) -> str:
+    """The text of a completion behind the cursor: less what of it stood there before."""
+    codec = session.model.renderer.codec
+    given = open_piece(codec, wanted.window.before)
+    text = codec.decode(found.ids)
+    return text.removeprefix(given) if text.startswith(given) else ""
+
+
+# --- the prompt ----------------------------------------------------------------------------------------------------
+
+
+def _prompt(session: Session, wanted: Wanted, positions: Sequence[int]) -> _Prompt:
+    """Blocking (encodes): for a thread."""
+    renderer, transcript = session.model.renderer, session.transcript
+    codec, gap, marks = renderer.codec, wanted.window.gap, wanted.filling.marks
+    tails = ((at, transcript.tail_at(at)) for at in positions)
+    heads = [(at, gaps.head(renderer, marks, tail, gap, SYSTEM_TEXT)) for at, tail in tails if tail is not None]
+    again = open_piece(codec, wanted.window.before)
+    before = wanted.window.before.removesuffix(again)
+    return _Prompt(tuple(heads), gaps.text(codec, marks, gap, before), again)
+
+
+def _job(session: Session, state: StateId, wanted: Wanted, prompt: _Prompt) -> BranchJob | None:
+    """None where there is nowhere to stand, or no room."""
+    info, codec = session.model.info, session.model.renderer.codec
+    needed = len(prompt.text) + wanted.max_tokens
+    bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= info.context_tokens]
+    if not bases:
+        return None
+    ending, stream = Ending(wanted.window.cursor, prompt.open_text), TextStream(codec)
+    return BranchJob(
+        state=state,
+        bases=bases,
+        text=prompt.text,
+        eos_ids=gaps.ends(codec, info.eos_ids),
+        max_tokens=wanted.max_tokens,
+        chunk_tokens=session.services.settings.engine.prefill_chunk_tokens,
+        allowed=Healing(codec, wanted.filling.vocabulary, prompt.open_text) if prompt.open_text else None,
+        stops=lambda token: ending.feed(stream.add(token)),
+    )
+
+
+# --- the engine ----------------------------------------------------------------------------------------------------
+
+
+async def _resumed(session: Session) -> StateId:
+    async with session.lock:
+        return session.live if session.live is not None else (await resume(session, Job())).state
+
+
+async def _on_engine(session: Session, branch: BranchJob, job: Job) -> Completed | None:
+    """Before all else that waits, if it is short. None when ``job`` is cancelled before it began, or it had nowhere
+    to stand."""
+
+    def work(backend: Backend) -> Completed | None:
+        return complete(backend, branch, job.stop.is_set)
+
+    short = len(branch.bases[0].head) <= HEAD_TOKENS_SHORT
+    future = session.services.worker.submit(work, Priority.SHORT if short else Priority.TURN)
+    result = asyncio.wrap_future(future)
+    result.add_done_callback(seen)
+    await job.unless_cancelled(asyncio.wait({result}))
+    if not result.done() and not future.cancel():
+        await asyncio.wait({result})
+    return result.result() if result.done() and not result.cancelled() else None
+
+
+# --- a turn --------------------------------------------------------------------------------------------------------
+
+
+async def _record(session: Session, prompt: _Prompt, found: Completed, resumed: Resumed) -> None:
+    """Put the turn down; the live state has read it."""
+    services, codec = session.services, session.model.renderer.codec
+    end, head = prompt.heads[0]
+    said: list[Entry] = []
+    for kind, asked, ids in head.said:
+        said.append(Entry(kind, asked, ids, end))
+        end = said[-1].end
+    await services.on_log(services.log.append, session.conversation, said, {})
+    session.transcript.extend(said)
+    written_ids = (*prompt.text, *found.ids)
+    reply = Entry(Kind.ASSISTANT, codec.decode(written_ids), (*head.reply, *written_ids), end, found.finish)
+    opened = replace(reply, ids=head.reply, finish=Finish.OPEN, text="")
+    turn = await services.on_log(services.log.begin_reply, session.conversation, opened)
+    usage = _usage(found, resumed)
+    session.unfinished = partial(services.log.finish_reply, turn, reply, usage.as_dict())
+    session.transcript.extend([reply])
+    session.settle(resumed.state, found.position)
+    session.last_usage = usage
+    await session.catch_up()
+
+
+def _usage(found: Completed, resumed: Resumed) -> Usage:
+    restored = resumed.plan.position if resumed.plan.start is Start.RESTORE else 0
+    known = found.base.position + found.kept
+    decoded = len(found.ids) - 1
+    return Usage(
+        context=known + found.prefilled,
+        live=known - restored,
+        restored=restored,
+        prefilled=found.prefilled,
+        generated=len(found.ids),
+        restore_ms=round(resumed.restore_ms, 2),
+        restore_bytes=resumed.restore_bytes,
+        prefill_ms=round(found.prefill_ms, 2),
+        ttft_ms=round(resumed.restore_ms + found.prefill_ms, 2),
+        decode_tps=round(decoded / found.decode_ms * 1000, 2) if decoded > 0 and found.decode_ms else None,
+        written_bytes=0,
+        plan=resumed.plan.start.value,
+        reason=resumed.reason,
+    )

@@ -1,0 +1,225 @@
+"""Inline completions: what might come next at a cursor, as a branch of the conversation that leaves no trace.
+
+The way of one: is it what is left of a suggestion that its user types through? Then no model is asked. Else a moment
+is waited for a newer request; the prompt is made; a branch is read and generated between whatever else the engine
+does (``engine.branch``); what came out is cut to what fits (``workspace.ghost``).
+
+Invariant: of one client and document the newest request counts. One that is superseded is answered at once, with
+nothing, and costs the model nothing if it had not begun, and a pass at most if it had.
+Invariant: an automatic completion changes neither the log nor the live state. One that is to stay (``inline.record``)
+is a turn like any other, and is recorded as far as it came before it is answered.
+Invariant: nothing fails. Where nothing can be offered, nothing is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+
+from qmlx_lsp.engine.branch import Completed
+from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
+from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.session.completing import Filling, Wanted, completed, recorded, written
+from qmlx_lsp.session.event import Job
+from qmlx_lsp.session.model import LoadedModel
+from qmlx_lsp.session.session import Session
+from qmlx_lsp.session.sight import private
+from qmlx_lsp.session.window import Place, window
+from qmlx_lsp.settings import Inline as InlineSettings
+from qmlx_lsp.workspace.document import Document
+from qmlx_lsp.workspace.ghost import fitted
+from qmlx_lsp.workspace.ignore import Ignore
+from qmlx_lsp.workspace.suggestion import Fate, Shown, fate, remainder
+
+logger = logging.getLogger(__name__)
+
+# Of what completions have taken, how much is waited for a newer request; and how much the latest one counts.
+_DEBOUNCE_SHARE = 0.25
+_LATEST_SHARE = 0.3
+# How often a completion is tried whose conversation goes on under it.
+_TRIES = 3
+# Suggestions that are remembered at most, by client and document.
+_SHOWN_MAX = 64
+
+_COUNTED = ("shown", "typed_through", "superseded", Fate.ACCEPTED.value, Fate.PARTLY.value, Fate.REJECTED.value)
+
+Key = tuple[Hashable, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``client`` and ``uri`` are the editor and the document; ``place.path`` is relative to ``root``. Limits that are
+    None are those of the settings."""
+
+    client: Hashable
+    uri: str
+    root: Path
+    place: Place
+    max_tokens: int | None = None
+    max_lines: int | None = None
+    debounce_ms: int | None = None
+
+    @property
+    def key(self) -> Key:
+        return self.client, self.uri
+
+
+class Inline:
+    """``session(root)`` opens a session, ``rules(root)`` gives what is private there. ``sleep`` is for tests."""
+
+    def __init__(
+        self,
+        settings: InlineSettings,
+        session: Callable[[Path], Awaitable[Session]],
+        rules: Callable[[Path], Ignore],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._rules = rules
+        self.sleep = sleep
+        self._newest: dict[Key, Job] = {}
+        self._shown: dict[Key, tuple[Shown, Fate]] = {}
+        self._typical_ms = 0.0
+        self._counts: Counter[str] = Counter()
+        self._filling: tuple[LoadedModel, asyncio.Future[Filling]] | None = None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many suggestions were shown, answered without the model, and what became of them."""
+        return {name: self._counts[name] for name in _COUNTED}
+
+    async def complete(self, request: Request, job: Job) -> str:
+        """What to insert at the place (behind what is selected there); empty for nothing. Cancelled by ``job``."""
+        key = request.key
+        if (former := self._newest.get(key)) is not None:
+            former.cancel()
+            self._counts["superseded"] += 1
+        self._newest[key] = job
+        try:
+            return await self._complete(request, job)
+        except (EngineBusy, EngineClosed):
+            return ""
+        except QmlxError as error:
+            logger.info("nothing was completed in %s: %s", request.root, error)
+            return ""
+        except Exception as error:  # noqa: BLE001 - whatever the model's code raises, typing goes on
+            # What an unforeseen error says may be what was typed.
+            logger.warning("nothing was completed in %s: %s", request.root, type(error).__name__)
+            return ""
+        finally:
+            if self._newest.get(key) is job:
+                del self._newest[key]
+
+    def changed(self, client: Hashable, uri: str, document: Document) -> None:
+        """A client's document has another text: what became of what was shown there?"""
+        known = self._shown.get((client, uri))
+        if known is None:
+            return
+        shown, before = known
+        now, _ = fate(shown, document.lines)
+        if now is before:
+            return
+        if before is not Fate.ACCEPTED:  # whoever goes on typing behind it has accepted it
+            self._counts[now] += 1
+        if now is Fate.REJECTED:
+            del self._shown[(client, uri)]
+        else:
+            self._shown[(client, uri)] = shown, now
+
+    def drop_client(self, client: Hashable) -> None:
+        """An editor has gone, or closed what is of interest here."""
+        for key in [key for key in self._shown if key[0] is client]:
+            del self._shown[key]
+        for key, job in self._newest.items():
+            if key[0] is client:
+                job.cancel()
+
+    async def _complete(self, request: Request, job: Job) -> str:
+        place = request.place
+        left = self._left(request)
+        if left:
+            self._counts["typed_through"] += 1
+            return left
+        await job.unless_cancelled(self._pause(request))
+        if job.cancelled or await asyncio.to_thread(self._private, request):
+            return ""
+        shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
+        if shown is None:
+            return ""
+        session = await job.unless_cancelled(self._open(request.root))
+        if session is None:
+            return ""
+        filling = await self._fill(session.model)
+        wanted = Wanted(shown, request.max_tokens or self._settings.max_tokens, place.invoked, filling)
+        began = time.perf_counter()
+        text = await self._ask(session, wanted, job)
+        if job.cancelled or text is None:
+            return ""
+        self._took((time.perf_counter() - began) * 1000)
+        text = fitted(text, shown.cursor)
+        if text:
+            self._show(request, text)
+        return text
+
+    async def _ask(self, session: Session, wanted: Wanted, job: Job) -> str | None:
+        """What the model writes at the cursor; None when it cannot be asked now."""
+        session.last_used = time.monotonic()
+        if self._stays(wanted) and not session.lock.locked():
+            async with session.lock:
+                return await recorded(session, wanted, job)
+        for _ in range(_TRIES):
+            found: Completed | None = await completed(session, wanted, job)
+            if found is not None:
+                return written(session, wanted, found)
+            if job.cancelled:
+                return None
+        return None
+
+    def _stays(self, wanted: Wanted) -> bool:
+        record = self._settings.record
+        return record == "always" or (record == "invoked" and wanted.invoked)
+
+    async def _open(self, root: Path) -> Session:
+        return await self._session(root)
+
+    async def _fill(self, model: LoadedModel) -> Filling:
+        if self._filling is None or self._filling[0] is not model:
+            self._filling = model, asyncio.ensure_future(asyncio.to_thread(Filling.of, model, self._settings.fim))
+        return await asyncio.shield(self._filling[1])
+
+    async def _pause(self, request: Request) -> None:
+        if request.place.invoked:
+            return
+        least, most = self._settings.debounce_ms, self._settings.debounce_max_ms
+        ms = min(max(least, self._typical_ms * _DEBOUNCE_SHARE), max(least, most))
+        await self.sleep((ms if request.debounce_ms is None else request.debounce_ms) / 1000)
+
+    def _took(self, ms: float) -> None:
+        self._typical_ms += (ms - self._typical_ms) * (_LATEST_SHARE if self._typical_ms else 1.0)
+
+    def _private(self, request: Request) -> bool:
+        return private(request.root, request.place.path, self._rules(request.root)) is not None
+
+    # --- what was shown -------------------------------------------------------------------------------------------
+
+    def _left(self, request: Request) -> str | None:
+        """What is left of the suggestion that was shown, at this place; None or empty when a new one is wanted."""
+        known, place = self._shown.get(request.key), request.place
+        if known is None or place.selected:
+            return None
+        return remainder(known[0], place.lines, place.line, place.column)
+
+    def _show(self, request: Request, text: str) -> None:
+        self._counts["shown"] += 1
+        place = request.place
+        self._shown.pop(request.key, None)
+        if not place.selected:
+            self._shown[request.key] = Shown(place.lines, place.line, place.column, text), Fate.OPEN
+        while len(self._shown) > _SHOWN_MAX:
+            del self._shown[next(iter(self._shown))]
