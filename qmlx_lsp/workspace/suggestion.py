@@ -78,12 +78,18 @@ def fate(shown: Shown, lines: Sequence[str]) -> tuple[Fate, int]:
         return Fate.REJECTED, 0
     there = now[len(was) : len(now) - len(behind)] if len(now) >= len(was) + len(behind) else ""
     text = to_lf(shown.text)
-    bare = there.removesuffix(_closing(there)) if there != text else there
-    if bare == text:
+    taken = _shared(there, text)
+    if there[len(taken) :] not in ("", _closing(taken)):
+        return Fate.REJECTED, 0
+    if taken == text:
         return Fate.ACCEPTED, len(text)
-    if text.startswith(bare):
-        return (Fate.PARTLY if bare else Fate.OPEN), len(bare)
-    return Fate.REJECTED, 0
+    return (Fate.PARTLY if taken else Fate.OPEN), len(taken)
+
+
+def _shared(one: str, other: str) -> str:
+    """What both begin with."""
+    size = min(len(one), len(other))
+    return one[: next((at for at in range(size) if one[at] != other[at]), size)]
 
 
 def _place(text: str, plain: int) -> int:

@@ -105,6 +105,7 @@ def quick(**sections: Any) -> Settings:
         "model": {"name": "scripted"},
         "store": {"free_floor_gib": 0.0, "quota_gib": 1.0, "restore_gain_tokens": 1, "retry_s": 0.0},
         "stream": {"batch_ms": 1},
+        "inline": {"debounce_ms": 0, "debounce_max_ms": 0},
     }
     for name in {**defaults, **sections}:
         values = {**defaults.get(name, {}), **sections.get(name, {})}
