@@ -83,7 +83,7 @@ async def completed(session: Session, wanted: Wanted, job: Job) -> Completed | N
     return await _on_engine(session, branch, job)
 
 
-async def recorded(session: Session, wanted: Wanted, job: Job) -> str | None:
+async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | None:
     """What the model writes, as a turn; the caller holds ``session.lock``. None when ``job`` is cancelled before
     there is anything.
 
@@ -107,7 +107,7 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> str | None:
     finally:
         if not known:
             session.drop_live("dropped after an error")
-    return None if found is None or found.position is None else written(session, wanted, found)
+    return None if found is None or found.position is None else found
 
 
 def written(session: Session, wanted: Wanted, found: Completed) -> str:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from qmlx_lsp.engine.branch import Completed
 from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
@@ -87,12 +88,22 @@ class Inline:
         self._shown: dict[Key, tuple[Shown, Fate]] = {}
         self._typical_ms = 0.0
         self._counts: Counter[str] = Counter()
+        self.last: Completed | None = None
         self._filling: tuple[LoadedModel, asyncio.Future[Filling]] | None = None
 
     @property
     def counts(self) -> dict[str, int]:
         """How many suggestions were shown, answered without the model, and what became of them."""
         return {name: self._counts[name] for name in _COUNTED}
+
+    def status(self) -> dict[str, Any]:
+        """The counts, and what the model did for the last one, as JSON data."""
+        last = self.last
+        cost = None if last is None else {
+            "prefilled": last.prefilled, "kept": last.kept, "generated": len(last.ids), "passes": last.passes,
+            "prefill_ms": round(last.prefill_ms, 2), "decode_ms": round(last.decode_ms, 2),
+        }  # fmt: skip
+        return {**self.counts, "last": cost}
 
     async def complete(self, request: Request, job: Job) -> str:
         """What to insert at the place (behind what is selected there); empty for nothing. Cancelled by ``job``."""
@@ -158,27 +169,27 @@ class Inline:
         filling = await self._fill(session.model)
         wanted = Wanted(shown, request.max_tokens or self._settings.max_tokens, place.invoked, filling)
         began = time.perf_counter()
-        text = await self._ask(session, wanted, job)
-        if job.cancelled or text is None:
+        found = await self._ask(session, wanted, job)
+        if found is not None:
+            self.last = found
+        if job.cancelled or found is None:
             return ""
         self._took((time.perf_counter() - began) * 1000)
-        text = fitted(text, shown.cursor)
+        text = fitted(written(session, wanted, found), shown.cursor)
         if text:
             self._show(request, text)
         return text
 
-    async def _ask(self, session: Session, wanted: Wanted, job: Job) -> str | None:
+    async def _ask(self, session: Session, wanted: Wanted, job: Job) -> Completed | None:
         """What the model writes at the cursor; None when it cannot be asked now."""
         session.last_used = time.monotonic()
         if self._stays(wanted) and not session.lock.locked():
             async with session.lock:
                 return await recorded(session, wanted, job)
         for _ in range(_TRIES):
-            found: Completed | None = await completed(session, wanted, job)
-            if found is not None:
-                return written(session, wanted, found)
-            if job.cancelled:
-                return None
+            found = await completed(session, wanted, job)
+            if found is not None or job.cancelled:
+                return found
         return None
 
     def _stays(self, wanted: Wanted) -> bool:

@@ -52,7 +52,7 @@ async def status(
     disk: Callable[[Path], object],
     running: Callable[[], int],
     clients: int,
-    inline: Mapping[str, int],
+    inline: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Model, live conversations, store, queue and last usage, as JSON data. ``disk(root)`` says how a folder is
     watched, ``inline`` what became of completions."""

@@ -222,7 +222,7 @@ class Registry:
         """Model, live conversations, store, queue and last usage, as JSON data."""
         return await overview.status(
             self.services, self.loader, self.sessions, lambda root: self.project(root).status(),
-            lambda: len(self._running), clients, self.inline.counts,
+            lambda: len(self._running), clients, self.inline.status(),
         )  # fmt: skip
 
     # --- beginning anew and forgetting ----------------------------------------------------------------------------
