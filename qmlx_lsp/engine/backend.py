@@ -192,5 +192,8 @@ class Backend(Protocol):
             CheckpointRejected: the checkpoint cannot be trusted or does not fit this model.
         """
 
+    def companion(self) -> Backend:
+        """Another backend of the same kind on the same thread, for a second model; the same one every time."""
+
     def close(self) -> None:
         """Free everything."""

@@ -111,6 +111,7 @@ class ScriptedBackend:
         self._name = name
         self._states: dict[StateId, _State] = {}
         self._numbers = itertools.count(1)
+        self._companion: ScriptedBackend | None = None
 
     def load(self, source: str, report: Report, cancelled: Callable[[], bool]) -> ModelInfo:
         report(1, 1, "script")
@@ -233,6 +234,11 @@ class ScriptedBackend:
         read = stored.fill([RowBuffer(_ROW, stored.position, memoryview(rows))], buffers)
         ids = list(ids_from_bytes(bytes(rows[: 4 * stored.position])))
         return Restored(self._add(_State(ids, bytes(digest))), read)
+
+    def companion(self) -> ScriptedBackend:
+        if self._companion is None:
+            self._companion = ScriptedBackend(hybrid=self._hybrid, before_pass=self._before_pass, name="companion")
+        return self._companion
 
     def close(self) -> None:
         self._states.clear()

@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from concurrent.futures import Future
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from qmlx_lsp.engine.backend import Backend
 from qmlx_lsp.errors import QmlxError
@@ -60,6 +60,27 @@ def _portable(error: BaseException) -> BaseException:
     if isinstance(error, StopIteration):
         return RuntimeError("the work raised StopIteration")
     return error
+
+
+class Calls(Protocol):
+    """What work is given to: a worker, or one that stands in front of it."""
+
+    def submit(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> Future[T]: ...
+
+    async def call(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> T: ...
+
+
+class Beside:
+    """Gives work to a worker for the companion of its backend: a second model on the same thread."""
+
+    def __init__(self, worker: Calls) -> None:
+        self._worker = worker
+
+    def submit(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> Future[T]:
+        return self._worker.submit(lambda backend: work(backend.companion()), priority)
+
+    async def call(self, work: Callable[[Backend], T], priority: Priority = Priority.TURN) -> T:
+        return await self._worker.call(lambda backend: work(backend.companion()), priority)
 
 
 class Worker:

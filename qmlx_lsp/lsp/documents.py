@@ -58,6 +58,7 @@ def _open(connection: Connection, given: Any) -> str | None:
 
 def _close(connection: Connection, uri: str) -> None:
     connection.registry.mirror.close(connection, uri)
+    connection.registry.inline.closed(connection, canonical_uri(uri))
     connection.checked.forget(uri)
 
 

@@ -16,17 +16,19 @@ from functools import partial
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.engine.branch import Base, BranchJob, Completed, complete
 from qmlx_lsp.engine.plan import Start
-from qmlx_lsp.engine.worker import Priority
+from qmlx_lsp.engine.worker import Calls, Priority
 from qmlx_lsp.session.event import Job, Usage
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.model import SYSTEM_TEXT, LoadedModel
 from qmlx_lsp.session.resume import Resumed, resume
 from qmlx_lsp.session.session import Session
 from qmlx_lsp.session.window import Window
+from qmlx_lsp.settings import Settings
 from qmlx_lsp.transcript import gap as gaps
-from qmlx_lsp.transcript.encoder import TextStream
+from qmlx_lsp.transcript.encoder import Codec, TextStream
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.healing import Healing, Vocabulary, open_piece
+from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.ghost import Ending
 
 # Tokens before the text at the cursor; with more (a conversation that has not been read) it waits for its turn.
@@ -59,7 +61,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Prompt:
+class Prompt:
     """``heads`` by the position they stand behind, the deepest first; ``open_text`` is to be written once more."""
 
     heads: tuple[tuple[int, gaps.Head], ...]
@@ -76,11 +78,11 @@ async def completed(session: Session, wanted: Wanted, job: Job) -> Completed | N
     if state is None:
         return None
     positions = sorted({session.live_position, *session.standing}, reverse=True)
-    prompt = await asyncio.to_thread(_prompt, session, wanted, positions)
-    branch = _job(session, state, wanted, prompt)
+    prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, positions)
+    branch = branch_for(session.model, session.services.settings, state, wanted, prompt)
     if branch is None or job.cancelled:
         return None
-    return await _on_engine(session, branch, job)
+    return await on_engine(session.services.worker, branch, job)
 
 
 async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | None:
@@ -93,14 +95,14 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     await session.catch_up()
     resumed = await resume(session, Job())
     log, at = session.transcript.log, session.live_position
-    prompt = await asyncio.to_thread(_prompt, session, wanted, [len(log)])
-    branch = _job(session, resumed.state, wanted, prompt)
+    prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, [len(log)])
+    branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt)
     if branch is None or job.cancelled:
         return None
     branch = replace(branch, bases=[Base(at, [*log.ids(at), *prompt.heads[0][1].ids])], stay=True)
     known = False
     try:
-        found = await _on_engine(session, branch, job)
+        found = await on_engine(session.services.worker, branch, job)
         if found is not None and found.position is not None:
             await _record(session, prompt, found, resumed)
         known = True
@@ -110,9 +112,8 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     return None if found is None or found.position is None else found
 
 
-def written(session: Session, wanted: Wanted, found: Completed) -> str:
+def written(codec: Codec, wanted: Wanted, found: Completed) -> str:
     """The text of a completion behind the cursor: less what of it stood there before."""
-    codec = session.model.renderer.codec
     given = open_piece(codec, wanted.window.before)
     text = codec.decode(found.ids)
     return text.removeprefix(given) if text.startswith(given) else ""
@@ -121,20 +122,26 @@ def written(session: Session, wanted: Wanted, found: Completed) -> str:
 # --- the prompt ----------------------------------------------------------------------------------------------------
 
 
-def _prompt(session: Session, wanted: Wanted, positions: Sequence[int]) -> _Prompt:
-    """Blocking (encodes): for a thread."""
-    renderer, transcript = session.model.renderer, session.transcript
-    codec, gap, marks = renderer.codec, wanted.window.gap, wanted.filling.marks
+def prompt_for(
+    transcript: Transcript, model: LoadedModel, wanted: Wanted, positions: Sequence[int], *, bare: bool = False
+) -> Prompt:
+    """``bare``: marks, if the model has them, without any conversation. Blocking (encodes): for a thread."""
+    renderer, gap, marks = model.renderer, wanted.window.gap, wanted.filling.marks
+    codec = renderer.codec
     tails = ((at, transcript.tail_at(at)) for at in positions)
     heads = [(at, gaps.head(renderer, marks, tail, gap, SYSTEM_TEXT)) for at, tail in tails if tail is not None]
+    if bare and marks is not None:
+        heads = [(0, gaps.Head((), tuple(gaps.bare_head(codec, marks, gap))))]
     again = open_piece(codec, wanted.window.before)
     before = wanted.window.before.removesuffix(again)
-    return _Prompt(tuple(heads), gaps.text(codec, marks, gap, before), again)
+    return Prompt(tuple(heads), gaps.text(codec, marks, gap, before), again)
 
 
-def _job(session: Session, state: StateId, wanted: Wanted, prompt: _Prompt) -> BranchJob | None:
+def branch_for(
+    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt
+) -> BranchJob | None:
     """None where there is nowhere to stand, or no room."""
-    info, codec = session.model.info, session.model.renderer.codec
+    info, codec = model.info, model.renderer.codec
     needed = len(prompt.text) + wanted.max_tokens
     bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= info.context_tokens]
     if not bases:
@@ -146,7 +153,7 @@ def _job(session: Session, state: StateId, wanted: Wanted, prompt: _Prompt) -> B
         text=prompt.text,
         eos_ids=gaps.ends(codec, info.eos_ids),
         max_tokens=wanted.max_tokens,
-        chunk_tokens=session.services.settings.engine.prefill_chunk_tokens,
+        chunk_tokens=settings.engine.prefill_chunk_tokens,
         allowed=Healing(codec, wanted.filling.vocabulary, prompt.open_text) if prompt.open_text else None,
         stops=lambda token: ending.feed(stream.add(token)),
     )
@@ -160,7 +167,7 @@ async def _resumed(session: Session) -> StateId:
         return session.live if session.live is not None else (await resume(session, Job())).state
 
 
-async def _on_engine(session: Session, branch: BranchJob, job: Job) -> Completed | None:
+async def on_engine(worker: Calls, branch: BranchJob, job: Job) -> Completed | None:
     """Before all else that waits, if it is short. None when ``job`` is cancelled before it began, or it had nowhere
     to stand."""
 
@@ -168,7 +175,7 @@ async def _on_engine(session: Session, branch: BranchJob, job: Job) -> Completed
         return complete(backend, branch, job.stop.is_set)
 
     short = len(branch.bases[0].head) <= HEAD_TOKENS_SHORT
-    future = session.services.worker.submit(work, Priority.SHORT if short else Priority.TURN)
+    future = worker.submit(work, Priority.SHORT if short else Priority.TURN)
     result = asyncio.wrap_future(future)
     result.add_done_callback(seen)
     await job.unless_cancelled(asyncio.wait({result}))
@@ -180,7 +187,7 @@ async def _on_engine(session: Session, branch: BranchJob, job: Job) -> Completed
 # --- a turn --------------------------------------------------------------------------------------------------------
 
 
-async def _record(session: Session, prompt: _Prompt, found: Completed, resumed: Resumed) -> None:
+async def _record(session: Session, prompt: Prompt, found: Completed, resumed: Resumed) -> None:
     """Put the turn down; the live state has read it."""
     services, codec = session.services, session.model.renderer.codec
     end, head = prompt.heads[0]

@@ -24,14 +24,14 @@ from typing import Any
 
 from qmlx_lsp.engine.branch import Completed
 from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
-from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.errors import ModelError, QmlxError
+from qmlx_lsp.session.apart import Apart
 from qmlx_lsp.session.completing import Filling, Wanted, completed, recorded, written
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.model import LoadedModel
-from qmlx_lsp.session.session import Session
+from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.session.sight import private
-from qmlx_lsp.session.window import Place, window
-from qmlx_lsp.settings import Inline as InlineSettings
+from qmlx_lsp.session.window import Place, Window, window
 from qmlx_lsp.workspace.document import Document
 from qmlx_lsp.workspace.ghost import fitted
 from qmlx_lsp.workspace.ignore import Ignore
@@ -71,16 +71,19 @@ class Request:
 
 
 class Inline:
-    """``session(root)`` opens a session, ``rules(root)`` gives what is private there. ``sleep`` is for tests."""
+    """``session(root)`` opens a session, ``rules(root)`` gives what is private there. ``notice`` is the registry's.
+    ``sleep`` is for tests."""
 
     def __init__(
         self,
-        settings: InlineSettings,
+        services: Services,
         session: Callable[[Path], Awaitable[Session]],
         rules: Callable[[Path], Ignore],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._settings = settings
+        self._settings = services.settings.inline
+        self._notice = services.notice
+        self._apart = Apart(services.settings, services.worker) if self._settings.model else None
         self._session = session
         self._rules = rules
         self.sleep = sleep
@@ -143,10 +146,16 @@ class Inline:
         else:
             self._shown[(client, uri)] = shown, now
 
+    def closed(self, client: Hashable, uri: str) -> None:
+        """A client shows a document no more."""
+        self._shown.pop((client, uri), None)
+        if self._apart is not None:
+            self._apart.forget((client, uri))
+
     def drop_client(self, client: Hashable) -> None:
-        """An editor has gone, or closed what is of interest here."""
+        """An editor has gone."""
         for key in [key for key in self._shown if key[0] is client]:
-            del self._shown[key]
+            self.closed(*key)
         for key, job in self._newest.items():
             if key[0] is client:
                 job.cancel()
@@ -163,25 +172,45 @@ class Inline:
         shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
         if shown is None:
             return ""
-        session = await job.unless_cancelled(self._open(request.root))
-        if session is None:
-            return ""
-        filling = await self._fill(session.model)
-        wanted = Wanted(shown, request.max_tokens or self._settings.max_tokens, place.invoked, filling)
-        began = time.perf_counter()
-        found = await self._ask(session, wanted, job)
-        if found is not None:
-            self.last = found
-        if job.cancelled or found is None:
-            return ""
-        self._took((time.perf_counter() - began) * 1000)
-        text = fitted(written(session, wanted, found), shown.cursor)
+        written_text = await self._written(request, shown, job)
+        text = "" if written_text is None or job.cancelled else fitted(written_text, shown.cursor)
         if text:
             self._show(request, text)
         return text
 
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    async def _written(self, request: Request, shown: Window, job: Job) -> str | None:
+        """What a model writes at the cursor; None when none can be asked now."""
+        apart = None if self._apart is None else await job.unless_cancelled(self._model_apart(self._apart))
+        session = None if apart or job.cancelled else await job.unless_cancelled(self._open(request.root))
+        model = apart or (session.model if session is not None else None)
+        if model is None or job.cancelled:
+            return None
+        most = request.max_tokens or self._settings.max_tokens
+        wanted = Wanted(shown, most, request.place.invoked, await self._fill(model))
+        began = time.perf_counter()
+        if session is not None:
+            found = await self._ask(session, wanted, job)
+        else:
+            assert self._apart is not None
+            found = await self._apart.completed(request.key, wanted, job)
+        if found is None:
+            return None
+        self.last = found
+        self._took((time.perf_counter() - began) * 1000)
+        return written(model.renderer.codec, wanted, found)
+
+    async def _model_apart(self, apart: Apart) -> LoadedModel | None:
+        """The second model; None when it cannot be had, which is said once, and the first one serves."""
+        try:
+            return await apart.model()
+        except ModelError as error:
+            self._notice("inline.model", f"Completions are made by the model of answers: {error}")
+            return None
+
     async def _ask(self, session: Session, wanted: Wanted, job: Job) -> Completed | None:
-        """What the model writes at the cursor; None when it cannot be asked now."""
+        """What the conversation's model writes."""
         session.last_used = time.monotonic()
         if self._stays(wanted) and not session.lock.locked():
             async with session.lock:

@@ -13,7 +13,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any
 
-from qmlx_lsp.engine.worker import Worker
+from qmlx_lsp.engine.worker import Calls
 from qmlx_lsp.errors import ModelError, QmlxError
 from qmlx_lsp.session.model import LoadedModel, prepare
 
@@ -48,9 +48,7 @@ class Loader:
     """Loads ``source`` on the worker. ``listen`` to follow; listeners are called on the event loop. ``today`` gives
     the day on which a conversation begins."""
 
-    def __init__(
-        self, worker: Worker, source: str, *, thinking: bool, today: Callable[[], date] = date.today
-    ) -> None:
+    def __init__(self, worker: Calls, source: str, *, thinking: bool, today: Callable[[], date] = date.today) -> None:
         self._worker = worker
         self._source = source
         self._thinking = thinking

@@ -60,7 +60,7 @@ class Registry:
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
-        self.inline = Inline(services.settings.inline, self.session, lambda root: self.project(root).rules())
+        self.inline = Inline(services, self.session, lambda root: self.project(root).rules())
         self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 
     # --- what editors are told ----------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from qmlx_lsp.errors import ModelError
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick
 from tests.support.fake_editor import InMemory, Message, edit, initialize_params
@@ -613,3 +614,46 @@ async def test_those_that_know_it_get_no_list_and_the_list_can_be_switched_off(b
     where = {"textDocument": {"uri": file.as_uri()}, "position": {"line": 1, "character": 12}}
     assert (await helix.request(LIST, where))["items"] == []
     assert await helix.leave()
+
+
+# --- a second model for typing --------------------------------------------------------------------------------------
+
+
+async def test_second_model_completes_without_the_conversation(tmp_path):
+    async with bench(tmp_path, quick(inline={"model": "small"})) as b:
+        editor = await editor_of(b)
+        file = b.project / "a.py"
+        editor.open(file, CODE)
+        await ready(b, editor)
+        b.gate.passes.clear()
+        small = await b.app.registry.services.worker.call(lambda backend: backend.companion())
+        small._replies[:] = ["um(items)\n", "ave()\n"]
+        assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+        editor.change(file, 2, edit(1, 12, 12, "."))
+        assert await texts(editor, at(file, 1, 13)) == ["ave()"]
+        (state,) = small._states
+        assert small.ids(state) == []
+        assert small.passes.passes == len(b.gate.passes)
+        assert b.backend.passes.passes == 0
+        assert await editor.leave()
+
+
+async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_serves(tmp_path):
+    async with bench(tmp_path, quick(inline={"model": "no/such-model"})) as b:
+        editor = await editor_of(b)
+        file = b.project / "a.py"
+        editor.open(file, CODE)
+        await ready(b, editor)
+
+        def refuse(source, _report, _cancelled):
+            raise ModelError(f"The model {source} is nowhere.")
+
+        small = await b.app.registry.services.worker.call(lambda backend: backend.companion())
+        small.load = refuse
+        for version in (2, 3):
+            said(b, "um(items)\n")
+            assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+            editor.change(file, version, edit(4, 0, 0, "#"))
+        notice = "Completions are made by the model of answers: The model no/such-model is nowhere."
+        assert [message["message"] for message in editor.of("window/showMessage")] == [notice]
+        assert await editor.leave()

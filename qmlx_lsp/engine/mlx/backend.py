@@ -66,6 +66,7 @@ class MlxBackend:
         self._counted: Any = None
         self._snapshots = False
         self._layout: rows.Layout | None = None
+        self._companion: MlxBackend | None = None
         self._states: dict[StateId, Live] = {}
         self._numbers = itertools.count(1)
 
@@ -220,7 +221,14 @@ class MlxBackend:
         live.check()
         return Restored(self._add(live), read)
 
+    def companion(self) -> MlxBackend:
+        if self._companion is None:
+            self._companion = MlxBackend(self._models_folder, kv_bits=self._kv_bits)
+        return self._companion
+
     def close(self) -> None:
+        if self._companion is not None:
+            self._companion.close()
         self._states.clear()
         self.beside.clear()
         self._model = self._counted = None
