@@ -118,12 +118,18 @@ class Backend(Protocol):
         sampling: Sampling,
         max_tokens: int,
         spare: frozenset[int] = frozenset(),
+        *,
+        source: Sequence[int] = (),
     ) -> Generator[int, None, None]:
         """Feed ``ids`` (at least one), then yield up to ``max_tokens`` generated ids.
 
         Every id that was yielded has been fed: after closing the iterator at any point, ``position`` has grown by
         ``len(ids)`` and the number of ids yielded, and no further pass runs. Nothing stops it at an end token, but an
         id of ``spare`` ends it without having been fed or yielded; a backend for which that is dear yields it.
+
+        ``source`` are ids that are likely to be copied: several of them may be read in a pass (``engine.lookup``).
+        Between two yields ``position`` is then where the state really stands, behind the ids yielded or before them,
+        and closing the iterator may take one more pass.
         """
 
     def mark(self, state: StateId) -> Mark: ...

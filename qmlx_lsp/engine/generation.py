@@ -6,7 +6,8 @@ Invariant: whatever ends it (end token, length, stop, cancel in prefill, cancel 
 ``position`` equals the number of ids the state has really read, and ``ids`` are exactly the ids it produced. After
 an error the state stands at the last chunk boundary, before the header, whatever ``ids`` had been produced; if that
 cannot be reached the state is dropped and ``position`` is None.
-Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token.
+Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token, but for the
+one that may close a reply with a ``source``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Job:
     ``eos_ids`` end the reply and belong to it; ``spare`` end it and do not, where the backend can leave them out.
     ``stops(id)`` is asked after every generated id and may end the reply early (stop texts). A limit of 0 tokens
     reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
-    ``at_point`` is called, which may look at the state and must neither change nor fail it.
+    ``at_point`` is called, which may look at the state and must neither change nor fail it. ``source`` are ids that
+    the reply is likely to copy.
     """
 
     state: StateId
@@ -42,6 +44,7 @@ class Job:
     points: Sequence[int] = ()
     spare: frozenset[int] = frozenset()
     at_point: Callable[[Backend], None] = lambda _backend: None
+    source: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,9 @@ class _Run:
         """Decode until something ends it."""
         job = self.job
         self.header_read = True
-        decoding = self.backend.decode(job.state, job.header, job.sampling, job.max_tokens, job.spare)
+        decoding = self.backend.decode(
+            job.state, job.header, job.sampling, job.max_tokens, job.spare, source=job.source
+        )
         with closing(decoding) as stream:
             for token in stream:
                 if self.first_token_at is None:

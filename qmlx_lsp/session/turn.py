@@ -81,6 +81,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
     asked = len(transcript.log)
     reply = GrowingReply(session.model.renderer.shown(header), job.on_text, settings.stream.batch_ms)
     room = session.context_tokens - asked - len(header)
+    source = await asyncio.to_thread(session.model.renderer.codec.encode_data, ask.source) if ask.source else []
     engine_job = EngineJob(
         state=resumed.state,
         prefill=transcript.log.ids(resumed.plan.position, asked),
@@ -90,6 +91,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
         max_tokens=min(ask.max_tokens or settings.model.max_tokens, room),
         sampling=Sampling(settings.model.temperature, settings.model.top_p),
         chunk_tokens=settings.engine.prefill_chunk_tokens,
+        source=source,
     )
     copying = copier(session, resumed.state)
     if copying is not None:
