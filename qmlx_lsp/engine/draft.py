@@ -77,7 +77,7 @@ class Drafter:
 
     def passed(self, tail: Sequence[int]) -> None:
         """While it rests: an id went by without it; ``tail`` ends in that id."""
-        if self._most <= 0:
+        if self._most <= 0 or not self._source:
             return
         self._rested += 1
         if self._rested >= REST_TOKENS or tuple(tail[-RUN_MAX:]) in self._ends[RUN_MAX - 1]:

@@ -258,14 +258,20 @@ class _Reader:
     def value(self, ahead: int) -> int:
         return ahead
 
-    def mark(self) -> Mark:
-        return self._backend.mark(self._state)
+    def mark(self) -> tuple[int, bytes]:
+        return self.position, self._held.digest
 
-    def rewind(self, mark: Mark) -> None:
-        self._backend.rewind(self._state, mark)
+    def rewind(self, mark: tuple[int, bytes]) -> None:
+        position, self._held.digest = mark
+        del self._held.ids[position:]
 
     def cut(self, position: int) -> None:
-        del self._backend._states[self._state].ids[position:]  # of rows alone, nobody asks for the digest
+        assert self.cuttable
+        del self._held.ids[position:]  # nobody asks for the digest of a state of rows alone
+
+    @property
+    def _held(self) -> _State:
+        return self._backend._states[self._state]
 
 
 def _snapshot_spec() -> TensorSpec:

@@ -1,8 +1,8 @@
 """How many rows a pass should have where text is copied: measured once per loaded model, when it is first asked.
 
 More rows a pass copy more ids a pass, and cost more: little where reading the weights is most of the time, much where
-every row has experts of its own. Only the machine knows, so it is asked: passes of 1, 2, 4 … 32 rows over real text,
-on a state of its own.
+every row has experts of its own. Only the machine knows, so it is asked: passes of 1 to 32 rows over real text, on a
+state of its own.
 
 How much more rows copy was measured once, on edits of functions of the standard library that were forced on the
 drafter: one line of a function changed, and one name changed everywhere in it. ``best_rows`` weighs the two equally.
@@ -23,9 +23,11 @@ from mlx_lm.generate import generation_stream
 
 logger = logging.getLogger(__name__)
 
-DEPTH_TOKENS = 128  # what the state has read before its passes are timed
+# The largest first, so that the others are timed on a state that has read something; the first three say most.
+SIZES = (32, 8, 1, 16, 4, 2)
+SIZES_MIN = 3
+BUDGET_S = 1.5  # after so long no more than these are measured; a size that was not is not chosen
 ROUNDS = 2  # passes of each size; the quicker one counts, for the first may build kernels
-BUDGET_S = 1.5  # after so long no further size is measured, and those that were not are not chosen
 # A pass of more rows must be better by this share: times of two passes differ by as much for no reason.
 GAIN_MIN = 0.03
 
@@ -83,10 +85,9 @@ def measure(
             mx.eval(mx.argmax(model(tokens, cache=caches)[0], axis=-1))
         return clock() - start
 
-    seconds(DEPTH_TOKENS)
     times: dict[int, float] = {}
-    for rows in COPIED:
-        times[rows] = min(seconds(rows) for _ in range(ROUNDS))
-        if clock() - began > BUDGET_S:
+    for rows in SIZES:
+        if len(times) >= SIZES_MIN and clock() - began > BUDGET_S:
             break
+        times[rows] = min(seconds(rows) for _ in range(ROUNDS))
     return times
