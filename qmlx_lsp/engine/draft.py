@@ -24,7 +24,7 @@ FIRST = 8  # ids of the first proposal
 AFTER_MISS = 4  # ids of the proposal behind one that was wrong from its first id on
 MISSES_MAX = 3  # misses in a row, then it rests
 REST_TOKENS = 16  # ids after which a resting drafter looks again
-# Ids of a source that are looked at; the index of so many takes some 10 MB and is made in a tenth of a second.
+# Ids of a source that are looked at; the index of so many takes 25 MB and is made in an eighth of a second.
 SOURCE_MAX = 32_768
 
 
