@@ -132,7 +132,10 @@ def backend_factory(paths: Paths, settings: Settings) -> Callable[[], Backend]:
         logger.info("BLAS: %s", preload(paths.blas) or "MLX's own")
         from qmlx_lsp.engine.mlx.backend import MlxBackend
 
-        return MlxBackend(paths.models, kv_bits=settings.model.kv_bits, adapter=settings.model.adapter_folder)
+        model = settings.model
+        return MlxBackend(
+            paths.models, kv_bits=model.kv_bits, adapter=model.adapter_folder, draft_rows=settings.engine.draft_rows
+        )
 
     return make
 

@@ -88,6 +88,9 @@ class Memory:
 class Engine:
     prefill_chunk_tokens: int = _number(256, 1, 65_536, "tokens of a forward pass; a cancel waits for one")
     queue_max: int = _number(256, 1, 100_000, "requests that may wait for the model")
+    draft_rows: int = _number(
+        0, 0, 256, "rows of a pass at most where a reply copies code; 0: measured once per model, 1: one by one"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from mlx_lm.models import qwen3_5
 
 from qmlx_lsp.engine.backend import ModelInfo, Report
 from qmlx_lsp.engine.mlx.backend import MlxBackend
-from qmlx_lsp.engine.scripted import tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import tokenizer_json
 from qmlx_lsp.transcript.families import FAMILIES
 
 VOCAB = 261  # the scripted model's tokenizer: a token per byte, and five control tokens

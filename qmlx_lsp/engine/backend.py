@@ -140,6 +140,7 @@ class Backend(Protocol):
         spare: frozenset[int] = frozenset(),
         *,
         allowed: Allowed | None = None,
+        source: Sequence[int] = (),
     ) -> Generator[int, None, None]:
         """Feed ``ids`` (at least one, unless the state is ``ready``), then yield up to ``max_tokens`` generated ids.
 
@@ -148,6 +149,10 @@ class Backend(Protocol):
         id of ``spare`` ends it without having been fed or yielded; a backend for which that is dear yields it.
         ``allowed`` is asked before each id until it answers None; when it answers with no id, nothing more is
         yielded. At every yield the state may be lifted to an earlier mark and laid back.
+
+        ``source`` are ids that are likely to be copied: several of them may be read in a pass (``engine.lookup``).
+        Between two yields ``position`` is then where the state really stands, behind the ids yielded or before them,
+        and closing the iterator may take one more pass.
         """
 
     def mark(self, state: StateId) -> Mark: ...

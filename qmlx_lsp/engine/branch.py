@@ -26,8 +26,7 @@ from qmlx_lsp.transcript.entry import Finish
 MARK_TOKENS = 8
 # Marks of one prompt at most; the oldest but the first go.
 MARKS_MAX = 4
-# Tokens of a first reading for which logits are computed: all those of a pass are.
-READY_TOKENS = 8
+READY_TOKENS = 8  # of a first reading, for which logits are computed
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,8 @@ Invariant: whatever ends it (end token, length, stop, cancel in prefill, cancel 
 ``position`` equals the number of ids the state has really read, and ``ids`` are exactly the ids it produced. After
 an error the state stands at the last chunk boundary, before the header, whatever ``ids`` had been produced; if that
 cannot be reached the state is dropped and ``position`` is None.
-Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token.
+Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token, but for the
+one that may close a reply with a ``source``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Job:
     reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
     ``at_point`` is called, which may look at the state and must neither change nor fail it. ``bases`` are numbers of
     the same kind, where branches could stand while the reply is computed; they can stand where it begins as well.
+    ``source`` are ids that the reply is likely to copy.
     """
 
     state: StateId
@@ -45,6 +47,7 @@ class Job:
     spare: frozenset[int] = frozenset()
     at_point: Callable[[Backend], None] = lambda _backend: None
     bases: Sequence[int] = ()
+    source: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,9 @@ class _Run:
         """Decode until something ends it."""
         job = self.job
         self.header_read = True
-        decoding = self.backend.decode(job.state, job.header, job.sampling, job.max_tokens, job.spare)
+        decoding = self.backend.decode(
+            job.state, job.header, job.sampling, job.max_tokens, job.spare, source=job.source
+        )
         with closing(decoding) as stream:
             for token in stream:
                 if self.first_token_at is None:

@@ -3,7 +3,7 @@
 It ships with the package (``model.name = "scripted"``) so that editors' packages and crash tests can run a real
 daemon with no model. Its tokenizer is ChatML over single bytes; its state is real data (the ids it has read, and a
 running digest that cannot be cut), so that checkpoints, restores, marks and the invariant "state equals log" are
-exercised exactly as with a model.
+exercised exactly as with a model. With a source, the loop of ``engine.lookup`` runs over it as over a model.
 
 Replies: the script's texts (or ids, as they are) in turn; when it is used up, the reply names a digest of everything
 read, so that a state that differs by one token answers differently.
@@ -13,51 +13,24 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from qmlx_lsp.engine import lookup
 from qmlx_lsp.engine.backend import Allowed, Lifted, Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
+from qmlx_lsp.engine.draft import Drafter
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN, tokenizer_json
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
 from qmlx_lsp.transcript.families import FAMILIES
 from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
 
-CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
-END_OF_TURN = 256 + CONTROL.index("<|im_end|>")
+DRAFT_ROWS = 8  # rows of a pass at most, where a source is copied
 _DIGEST = 16
+_OVER = -1  # what the script chooses behind its last id
 _ROW = RowSpec("seen", "I32", heads=1, width=1)
-
-
-def byte_symbols() -> dict[int, str]:
-    """The printable character that byte-level BPE uses for each byte (the GPT-2 table)."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {byte: chr(byte) for byte in plain}
-    for offset, byte in enumerate(byte for byte in range(256) if byte not in table):
-        table[byte] = chr(256 + offset)
-    return table
-
-
-def tokenizer_json() -> str:
-    """A ``tokenizers`` file: one token per byte (its value is its id), then the control tokens."""
-    vocab = {symbol: byte for byte, symbol in byte_symbols().items()}
-    added = [
-        {
-            "id": 256 + index, "content": text, "special": text.startswith("<|"),
-            "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-        }
-        for index, text in enumerate(CONTROL)
-    ]  # fmt: skip
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    model = {"type": "BPE", "vocab": vocab, "merges": [], "byte_fallback": False, "ignore_merges": False}
-    return json.dumps({
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
-        "pre_tokenizer": level, "post_processor": None, "decoder": level,
-        "model": model | {"dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                          "end_of_word_suffix": None, "fuse_unk": False},
-    })  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -154,7 +127,13 @@ class ScriptedBackend:
         spare: frozenset[int] = frozenset(),
         *,
         allowed: Allowed | None = None,
+        source: Sequence[int] = (),
     ) -> Generator[int, None, None]:
+        if source and ids and allowed is None:
+            drafter = Drafter(source, DRAFT_ROWS)
+            reader = _Reader(self, state, self.position(state) + len(ids))
+            yield from lookup.decode(reader, ids, max_tokens, spare | {_OVER}, drafter)
+            return
         if ids:
             self._feed(state, ids, "decode")
         forced: list[int] = []
@@ -274,6 +253,57 @@ class ScriptedBackend:
             seen = held.digest if self._hybrid else hashlib.blake2b(ids_to_bytes(held.ids)).digest()
             text = f"I have read {len(held.ids)} tokens, digest {seen.hex()[:16]}."
         return [*text.encode(), END_OF_TURN]
+
+
+class _Reader:
+    """The loop of ``engine.lookup`` over the script: what is chosen behind a row depends on its position alone, so
+    that a row behind a wrong one looks right again, as in a text with one word replaced."""
+
+    def __init__(self, backend: ScriptedBackend, state: StateId, begin: int) -> None:
+        self._backend = backend
+        self._state = state
+        self._begin = begin
+        self._script: list[int] | None = None
+        self.cuttable = not backend._hybrid
+
+    @property
+    def position(self) -> int:
+        return self._backend.position(self._state)
+
+    def chosen(self, ids: Sequence[int], count: int) -> list[int]:
+        self._backend._feed(self._state, ids, "decode")
+        if self._script is None:
+            self._script = self._backend._reply(self._state)
+        first = self.position - count + 1 - self._begin
+        script = self._script[first : first + count]
+        return script + [_OVER] * (count - len(script))
+
+    def used(self, count: int) -> None:
+        return None  # nothing is drawn
+
+    def queue(self, ids: Sequence[int]) -> int:
+        return self.chosen(ids, 1)[0]
+
+    def queue_behind(self, ahead: int) -> int:
+        return _OVER if ahead == _OVER else self.queue([ahead])
+
+    def value(self, ahead: int) -> int:
+        return ahead
+
+    def mark(self) -> tuple[int, bytes]:
+        return self.position, self._held.digest
+
+    def rewind(self, mark: tuple[int, bytes]) -> None:
+        position, self._held.digest = mark
+        del self._held.ids[position:]
+
+    def cut(self, position: int) -> None:
+        assert self.cuttable
+        del self._held.ids[position:]  # nobody asks for the digest of a state of rows alone
+
+    @property
+    def _held(self) -> _State:
+        return self._backend._states[self._state]
 
 
 def _snapshot_spec() -> TensorSpec:

@@ -79,6 +79,11 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     for method, handler in plain.items():
         server.feature(method)(handler)
 
+    _serve_requests(server, connection)
+    return server, connection
+
+
+def _serve_requests(server: QmlxServer, connection: Connection) -> None:
     @server.feature(methods.ASK)
     async def _ask(params: Any) -> Any:
         return await ask.ask(connection, params)
@@ -114,8 +119,6 @@ def build(registry: Registry, clients: Callable[[], int]) -> tuple[QmlxServer, C
     @server.feature(types.WORKSPACE_EXECUTE_COMMAND)
     async def _execute_command(params: Any) -> Any:
         return await commands.execute(connection, params)
-
-    return server, connection
 
 
 async def serve(

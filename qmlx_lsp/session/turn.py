@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -74,32 +75,14 @@ async def run_turn(session: Session, ask: Ask, job: Job) -> Answer:
 
 async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tuple[int, GrowingReply, _Computed]:
     """Run the engine over what is new and stream the reply; returns the open turn, the reply and how it ended."""
-    services, info, settings = session.services, session.model.info, session.services.settings
+    services, settings = session.services, session.services.settings
     loop = asyncio.get_running_loop()
-    transcript = session.transcript
-    header = transcript.reply_header()
-    asked = len(transcript.log)
+    header = session.transcript.reply_header()
     reply = GrowingReply(session.model.renderer.shown(header), job.on_text, settings.stream.batch_ms)
-    room = session.context_tokens - asked - len(header)
-    engine_job = EngineJob(
-        state=resumed.state,
-        prefill=transcript.log.ids(resumed.plan.position, asked),
-        header=header,
-        eos_ids=info.eos_ids,
-        spare=session.model.renderer.spare_ids,
-        max_tokens=min(ask.max_tokens or settings.model.max_tokens, room),
-        sampling=Sampling(settings.model.temperature, settings.model.top_p),
-        chunk_tokens=settings.engine.prefill_chunk_tokens,
-    )
-    began_at, question = resumed.plan.position, transcript.entries[-1].start
-    if question > began_at and session.completes:
-        engine_job = replace(engine_job, bases=[question - began_at])
-    copying = copier(session, resumed.state)
-    if copying is not None:
-        at = [point - resumed.plan.position for point in points(session, resumed.plan.position, asked)]
-        engine_job = replace(engine_job, points=at, at_point=copying.copy)
+    source = await asyncio.to_thread(session.model.renderer.codec.encode_data, ask.source) if ask.source else []
+    engine_job, copying = _engine_job(session, ask, resumed, header, source)
     turn = await services.on_log(
-        services.log.begin_reply, session.conversation, transcript.reply(header, [], Finish.OPEN, "")
+        services.log.begin_reply, session.conversation, session.transcript.reply(header, [], Finish.OPEN, "")
     )
 
     def on_prefill(done: int, total: int) -> None:
@@ -129,7 +112,7 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
 
     journalling = asyncio.create_task(reply.keep_journal(journal, settings.stream.journal_ms))
     session.unfinished = partial(services.log.drop_reply, turn)  # unless it comes to something
-    session.standing = (began_at, question)
+    session.standing = (resumed.plan.position, _question(session))
     try:
         computed = await services.worker.call(work)
         session.unfinished = None
@@ -141,6 +124,36 @@ async def _compute(session: Session, ask: Ask, job: Job, resumed: Resumed) -> tu
             session.drop_live("dropped after an error")
             await session.catch_up()
     return turn, reply, computed
+
+
+def _engine_job(
+    session: Session, ask: Ask, resumed: Resumed, header: Sequence[int], source: Sequence[int]
+) -> tuple[EngineJob, Copier | None]:
+    """What the engine is to do, and who copies for the store on the way."""
+    settings, transcript, began = session.services.settings, session.transcript, resumed.plan.position
+    asked, question = len(transcript.log), _question(session)
+    engine_job = EngineJob(
+        state=resumed.state,
+        prefill=transcript.log.ids(began, asked),
+        header=header,
+        eos_ids=session.model.info.eos_ids,
+        spare=session.model.renderer.spare_ids,
+        max_tokens=min(ask.max_tokens or settings.model.max_tokens, session.context_tokens - asked - len(header)),
+        sampling=Sampling(settings.model.temperature, settings.model.top_p),
+        chunk_tokens=settings.engine.prefill_chunk_tokens,
+        bases=[question - began] if session.completes and question > began else (),
+        source=source,
+    )
+    copying = copier(session, resumed.state)
+    if copying is not None:
+        at = [point - began for point in points(session, began, asked)]
+        engine_job = replace(engine_job, points=at, at_point=copying.copy)
+    return engine_job, copying
+
+
+def _question(session: Session) -> int:
+    """Where the last thing that was said begins."""
+    return session.transcript.entries[-1].start
 
 
 # --- record -------------------------------------------------------------------------------------------------------

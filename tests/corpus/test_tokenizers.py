@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from qmlx_lsp.engine.scripted import byte_symbols
+from qmlx_lsp.engine.scripted_tokenizer import byte_symbols
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 from tests.support import corpus
 

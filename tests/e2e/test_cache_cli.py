@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from qmlx_lsp.engine.scripted import tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import tokenizer_json
 from qmlx_lsp.transcript.families import FAMILIES
 from tests.support.processes import Home, home, json_line
 

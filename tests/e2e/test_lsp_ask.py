@@ -186,7 +186,7 @@ async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
     assert last["usage"] == answers[2]["usage"]
     assert (await editor.request("qmlx/conversation", {"limit": 0}))["turns"] == []
     status = await editor.request("qmlx/status", {})
-    assert set(status) == {"version", "pid", "clients", "model", "conversations", "store", "queue", "usage"}
+    assert set(status) == {"version", "pid", "clients", "model", "conversations", "store", "queue", "inline", "usage"}
     assert status["model"]["state"] == "ready"
     assert status["conversations"] == [{
         "root": str(b.project), "epoch": 0, "tokens": len(b.ids()), "live": True, "live_tokens": len(b.ids()),

@@ -1,5 +1,7 @@
 """Branches on real caches: a long answer that lets them in goes on bit for bit, and they are exact themselves."""
 
+import pytest
+
 from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.branch import Base, BranchJob, complete
 from qmlx_lsp.engine.generation import Job, generate
@@ -21,8 +23,8 @@ def started(name):
     return backend, state
 
 
-def answer(backend, state, let_in=lambda _backend: None):
-    job = Job(state, ids(20, salt=1), [5, 6], NO_END, 24, Sampling(), 8, bases=[8])
+def answer(backend, state, let_in=lambda _backend: None, source=()):
+    job = Job(state, ids(20, salt=1), [5, 6], NO_END, 24, Sampling(), 8, bases=[8], source=source)
     return generate(
         backend, job, cancelled=never, on_prefill=lambda _done, _total: None, on_token=lambda _id: None, let_in=let_in
     )
@@ -61,3 +63,26 @@ def test_while_typing_a_branch_answers_as_one_that_has_read_it_in_the_same_passe
     for start, end in ((0, 14), (14, 16), (16, 24), (24, 25), (25, 28), (28, 29), (29, 46)):
         fresh.prefill(other, read[start:end])
     assert list(found.ids) == list(fresh.decode(other, read[46:], Sampling(), 6))
+
+
+@pytest.mark.parametrize("name", ["llama", "hybrid", "gpt_oss", "int8"])
+@pytest.mark.parametrize("wrong", [1, 5])
+def test_an_answer_that_copies_lets_typing_in_as_well(name, wrong):
+    """Several ids are read in a pass then, and where the state stands is not where the answer is."""
+    plain, other = started(name)
+    text = list(answer(plain, other).ids)
+    source = [token if at % wrong or not at else 7 for at, token in enumerate(text)] if wrong > 1 else text
+    alone, third = started(name)
+    expected = answer(alone, third, source=source)
+    backend, state = started(name)
+    found = []
+
+    def let_in(_backend):
+        found.append(complete(backend, branch(state, ids(9 + len(found), salt=2), None), never))
+
+    outcome = answer(backend, state, let_in, source)
+    assert (outcome.ids, outcome.passes) == (expected.ids, expected.passes)
+    assert outcome.passes < 24
+    assert backend.position(state) == alone.position(third)
+    assert backend.logits(state, [3]) == alone.logits(third, [3])
+    assert None not in found

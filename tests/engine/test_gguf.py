@@ -7,7 +7,7 @@ from mlx.utils import tree_flatten
 
 from qmlx_lsp.engine.mlx.backend import MlxBackend
 from qmlx_lsp.engine.mlx.gguf import convert
-from qmlx_lsp.engine.scripted import CONTROL, byte_symbols
+from qmlx_lsp.engine.scripted_tokenizer import CONTROL, byte_symbols
 from qmlx_lsp.transcript.encoder import Codec
 from tests.support import model_folder
 

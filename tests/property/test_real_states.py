@@ -21,7 +21,7 @@ from hypothesis import given, settings
 
 from qmlx_lsp.engine.backend import Backend, ModelInfo, Report, Sampling
 from qmlx_lsp.engine.mlx.backend import MlxBackend
-from qmlx_lsp.engine.scripted import END_OF_TURN, tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN, tokenizer_json
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.families import FAMILIES

@@ -15,7 +15,8 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick
 from tests.support.waiting import until

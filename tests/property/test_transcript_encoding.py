@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qmlx_lsp.engine.scripted import CONTROL, tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import CONTROL, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 from tests.support import small_tokenizers
 

@@ -5,7 +5,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmlx_lsp.engine.scripted import CONTROL, END_OF_TURN, tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import CONTROL, END_OF_TURN, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Finish, Kind
 from qmlx_lsp.transcript.families import FAMILIES

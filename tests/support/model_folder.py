@@ -10,7 +10,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models import llama
 from mlx_lm.tuner.utils import linear_to_lora_layers
 
-from qmlx_lsp.engine.scripted import tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import tokenizer_json
 
 CONFIG: dict[str, Any] = {
     "model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 48,

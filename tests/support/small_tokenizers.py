@@ -4,7 +4,7 @@ import json
 from functools import cache
 from typing import Any
 
-from qmlx_lsp.engine import scripted
+from qmlx_lsp.engine import scripted_tokenizer
 from qmlx_lsp.transcript.encoder import Codec
 
 SPM_CONTROL = ("<pad>", "<eos>", "<bos>", "<start_of_turn>", "<end_of_turn>", "<unused0>", "[multimodal]")
@@ -13,13 +13,13 @@ SPM_KEPT = ("\n\n", "▁▁", "<table>", "</h1>")
 
 def byte_level(**changes: Any) -> str:
     """The scripted model's tokenizer (an id per byte, its value), with parts replaced."""
-    return json.dumps(json.loads(scripted.tokenizer_json()) | changes)
+    return json.dumps(json.loads(scripted_tokenizer.tokenizer_json()) | changes)
 
 
 @cache
 def with_marks(*marks: str) -> Codec:
     """One token per byte, and one for each of ``marks``, which are control tokens."""
-    described = json.loads(scripted.tokenizer_json())
+    described = json.loads(scripted_tokenizer.tokenizer_json())
     known = [token["content"] for token in described["added_tokens"]]
     for text in marks:
         if text not in known:
@@ -30,8 +30,8 @@ def with_marks(*marks: str) -> Codec:
 
 def without_bytes(*missing: int) -> str:
     """Byte-level, but some bytes have no token and there is none for the unknown: they vanish."""
-    described = json.loads(scripted.tokenizer_json())
-    symbols = scripted.byte_symbols()
+    described = json.loads(scripted_tokenizer.tokenizer_json())
+    symbols = scripted_tokenizer.byte_symbols()
     for byte in missing:
         del described["model"]["vocab"][symbols[byte]]
     return json.dumps(described)

@@ -19,11 +19,14 @@ from mlx_lm.sample_utils import make_sampler
 from mlx_lm.utils import maybe_set_recommended_wired_limit
 
 from qmlx_lsp.engine.backend import Allowed, Lifted, Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
+from qmlx_lsp.engine.draft import Drafter
 from qmlx_lsp.engine.mlx import model as models
 from qmlx_lsp.engine.mlx import rows
 from qmlx_lsp.engine.mlx.caches import make_caches, unknown_classes
+from qmlx_lsp.engine.mlx.calibrate import rows_of_a_pass
 from qmlx_lsp.engine.mlx.decode import decode, decode_steered
 from qmlx_lsp.engine.mlx.live import Live, good
+from qmlx_lsp.engine.mlx.lookup import Reader, copying
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import StateCopy, StoredState
 
@@ -49,10 +52,13 @@ class MlxBackend:
     """Build it on the engine thread; see the module's docstring. ``models_folder`` is where models are fetched to.
 
     ``kv_bits`` (0, 4 or 8) is how states are held: 0 leaves keys and values as the model makes them. ``adapter`` is
-    the folder of trained layers to put on the model, if any.
+    the folder of trained layers to put on the model, if any. ``draft_rows`` are the rows of a pass at most where a
+    source is copied: 1 copies nothing, 0 measures how many are best.
     """
 
-    def __init__(self, models_folder: Path, *, kv_bits: int = 0, adapter: Path | None = None) -> None:
+    def __init__(
+        self, models_folder: Path, *, kv_bits: int = 0, adapter: Path | None = None, draft_rows: int = 0
+    ) -> None:
         if mx.default_device().type == mx.DeviceType.cpu:
             # There, fused functions are built with the system's C++ compiler: seconds of the first turn, libraries
             # under a guessable name in the shared temporary folder, and nothing gained (measured).
@@ -62,6 +68,7 @@ class MlxBackend:
         self._models_folder = models_folder
         self._kv_bits = kv_bits
         self._adapter = adapter
+        self._draft_rows = self._rows = draft_rows  # the latter once they are measured
         self._model: Any = None
         self._counted: Any = None
         self._snapshots = False
@@ -87,6 +94,7 @@ class MlxBackend:
         self._counted = _Counted(model, self.passes)
         self._snapshots = needs_snapshot
         self._layout = None
+        self._rows = self._draft_rows
 
     def new_state(self) -> StateId:
         return self._add(Live(make_caches(self._model, self._kv_bits), 0))
@@ -138,13 +146,22 @@ class MlxBackend:
         spare: frozenset[int] = frozenset(),
         *,
         allowed: Allowed | None = None,
+        source: Sequence[int] = (),
     ) -> Generator[int, None, None]:
         live = self._states[state]
         logits = live.logits
         assert ids or logits is not None, "a forward pass needs at least one token"
+        copies = source and ids and allowed is None and live.undo_bytes <= UNDO_BYTES_MAX
+        rows = self._rows_of_a_pass(source) if copies else 1
         if sampling.seed is not None:
             mx.random.seed(sampling.seed)
         sampler = make_sampler(sampling.temperature, sampling.top_p, sampling.min_p, top_k=sampling.top_k)
+        if rows > 1:
+            live.begin()
+            reader = Reader(self._counted, live, sampler, draws=sampling.temperature > 0)
+            with _wired():
+                yield from copying(reader, live, ids, max_tokens, spare, Drafter(source, rows))
+            return
         mark = live.noted if spare and live.undo_bytes <= UNDO_BYTES_MAX else None
         unread = len(ids)
         if ids and allowed is not None:
@@ -178,6 +195,13 @@ class MlxBackend:
         live.evaluate()
         live.position += read
         live.check()
+
+    def _rows_of_a_pass(self, text: Sequence[int]) -> int:
+        if not self._rows:
+            with _wired():
+                self._rows = rows_of_a_pass(self._model, make_caches(self._model, self._kv_bits), text)
+            mx.clear_cache()
+        return self._rows
 
     def mark(self, state: StateId) -> Mark:
         live = self._states[state]

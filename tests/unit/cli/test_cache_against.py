@@ -18,7 +18,8 @@ import pytest
 
 from qmlx_lsp import paths
 from qmlx_lsp.cli.main import main
-from qmlx_lsp.engine.scripted import ScriptedBackend, tokenizer_json
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.engine.scripted_tokenizer import tokenizer_json
 from qmlx_lsp.session.model import prepare
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.transcript.entry import Finish, Kind

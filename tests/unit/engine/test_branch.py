@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.branch import READY_TOKENS, Base, BranchJob, complete
 from qmlx_lsp.engine.generation import Job, generate
-from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.transcript.entry import Finish
 
 LOG = list(range(40, 60))

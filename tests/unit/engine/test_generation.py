@@ -6,7 +6,8 @@ import pytest
 
 from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.generation import Job, generate
-from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import StateCopy
 from qmlx_lsp.transcript.entry import Finish

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qmlx_lsp.engine.scripted import END_OF_TURN, ScriptedBackend
+from qmlx_lsp.engine.scripted import ScriptedBackend
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.transcript.entry import Finish, Kind
 from qmlx_lsp.transcript.epoch import SUMMARY_REQUEST
 from tests.support.bench import bench, quick, text_of

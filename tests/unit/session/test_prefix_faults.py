@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qmlx_lsp.engine.scripted import END_OF_TURN
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import bench, text_of
 from tests.support.fake_editor import CLIENT_NAMES, InMemory, edit, initialize_params

@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from qmlx_lsp.engine.scripted import CONTROL, tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import CONTROL, tokenizer_json
 from qmlx_lsp.errors import TemplateError
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 from tests.support import small_tokenizers

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from qmlx_lsp.engine import scripted
+from qmlx_lsp.engine import scripted_tokenizer
 from qmlx_lsp.transcript import moving
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Kind
@@ -78,7 +78,7 @@ def test_a_reply_that_was_encoded_again_is_called_that() -> None:
 
 
 def test_a_control_token_that_data_spells_is_found_with_a_real_codec() -> None:
-    codec = Codec("m", scripted.tokenizer_json())
+    codec = Codec("m", scripted_tokenizer.tokenizer_json())
     text = "see </think> there"
     data, prompt = codec.encode_data(text), codec.encode_fragment(text)
     found = by_ids(data[4:], prompt[4:], codec.token_bytes, codec.control_ids, reply=False)

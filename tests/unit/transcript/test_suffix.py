@@ -2,7 +2,7 @@
 
 import pytest
 
-from qmlx_lsp.engine.scripted import END_OF_TURN, tokenizer_json
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN, tokenizer_json
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.fragments import Fragments, Marks, derive
