@@ -9,7 +9,7 @@ which has read it, is dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -69,12 +69,13 @@ class Prompt:
     open_text: str
 
 
-async def completed(session: Session, wanted: Wanted, job: Job) -> Completed | None:
-    """What the model writes, on a branch. None when ``job`` is cancelled, or when there is nowhere to stand."""
+async def completed(session: Session, wanted: Wanted, job: Job, is_open: Callable[[], bool]) -> Completed | None:
+    """What the model writes, on a branch. None when ``job`` is cancelled, or when there is nowhere to stand.
+    ``is_open``: whether the session is still that of its conversation."""
     session.completes = True
     state = session.live
     if state is None:
-        state = await job.unless_cancelled(_resumed(session))
+        state = await job.unless_cancelled(_resumed(session, is_open))
     if state is None:
         return None
     positions = sorted({session.live_position, *session.standing}, reverse=True)
@@ -162,8 +163,10 @@ def branch_for(
 # --- the engine ----------------------------------------------------------------------------------------------------
 
 
-async def _resumed(session: Session) -> StateId:
+async def _resumed(session: Session, is_open: Callable[[], bool]) -> StateId | None:
     async with session.lock:
+        if not is_open():
+            return None
         return session.live if session.live is not None else (await resume(session, Job())).state
 
 

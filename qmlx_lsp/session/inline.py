@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,14 +72,15 @@ class Request:
 
 
 class Inline:
-    """``session(root)`` opens a session, ``rules(root)`` gives what is private there. ``notice`` is the registry's.
-    ``sleep`` is for tests."""
+    """``session(root)`` opens a session, ``rules(root)`` gives what is private there, ``is_open(session)``
+    whether that is still the session of its conversation. ``sleep`` is for tests."""
 
     def __init__(
         self,
         services: Services,
         session: Callable[[Path], Awaitable[Session]],
         rules: Callable[[Path], Ignore],
+        is_open: Callable[[Session], bool],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = services.settings.inline
@@ -86,6 +88,7 @@ class Inline:
         self._apart = Apart(services.settings, services.worker) if self._settings.model else None
         self._session = session
         self._rules = rules
+        self._is_open = is_open
         self.sleep = sleep
         self._newest: dict[Key, Job] = {}
         self._shown: dict[Key, tuple[Shown, Fate]] = {}
@@ -152,6 +155,11 @@ class Inline:
         if self._apart is not None:
             self._apart.forget((client, uri))
 
+    def cancel(self) -> None:
+        """Nothing is wanted any more."""
+        for job in self._newest.values():
+            job.cancel()
+
     def drop_client(self, client: Hashable) -> None:
         """An editor has gone."""
         for key in [key for key in self._shown if key[0] is client]:
@@ -214,9 +222,9 @@ class Inline:
         session.last_used = time.monotonic()
         if self._stays(wanted) and not session.lock.locked():
             async with session.lock:
-                return await recorded(session, wanted, job)
+                return await recorded(session, wanted, job) if self._is_open(session) else None
         for _ in range(_TRIES):
-            found = await completed(session, wanted, job)
+            found = await completed(session, wanted, job, partial(self._is_open, session))
             if found is not None or job.cancelled:
                 return found
         return None

@@ -60,7 +60,9 @@ class Registry:
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
-        self.inline = Inline(services, self.session, lambda root: self.project(root).rules())
+        self.inline = Inline(
+            services, self.session, lambda root: self.project(root).rules(), lambda one: one in self.sessions
+        )
         self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 
     # --- what editors are told ----------------------------------------------------------------------------------
@@ -277,6 +279,7 @@ class Registry:
         """Cancel what runs and wait until it is recorded, at most ``timeout_s`` seconds."""
         self.loader.closing = True
         ending = asyncio.create_task(self.tools.stop(timeout_s))  # while turns end
+        self.inline.cancel()
         for job in tuple(self._running):
             job.cancel()
         deadline = time.monotonic() + timeout_s

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -436,6 +438,37 @@ async def test_cancelling_a_queued_one_never_stops_the_answer_that_runs(b):
     assert (await editor.response(number))["error"]["code"] == -32800
     b.gate.open()
     assert (await task).text == "The answer."
+    assert await editor.leave()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_cancelled_at_any_moment_the_next_one_works(b, seed):
+    """B29: rounds of starting and cancelling, under a running answer and without; then all is as ever."""
+    draw = random.Random(seed)
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    editor.open(file, "foo\n")
+    await b.ask("First?")
+    session = await b.app.registry.session(b.project)
+    for version in range(2, 62):
+        said(b, *(["The answer, at some length."] if version % 7 == 0 else []), *["0123456789\n"] * 2)
+        asking = asyncio.create_task(b.ask(f"Question {version}?")) if version % 7 == 0 else None
+        kind = draw.choice((INVOKED, AUTOMATIC))
+        number = editor.begin(INLINE, at(file, 0, version + 1, kind))
+        for _ in range(draw.randrange(60)):
+            await asyncio.sleep(0)
+        editor.cancel(number)
+        answer = await editor.response(number)
+        assert answer.get("error", {"code": -32800})["code"] == -32800
+        if asking is not None:
+            assert (await asking).finish is Finish.COMPLETE
+        editor.change(file, version, edit(0, version + 1, version + 1, "x"))
+    assert not session.lock.locked()
+    assert b.backend.ids(session.live) == session.transcript.log.ids(0)[: session.live_position]
+    kept = [entry for entry in session.transcript.entries if entry.kind is Kind.ASSISTANT]
+    assert all(entry.finish in (Finish.COMPLETE, Finish.CANCELLED, Finish.LENGTH) for entry in kept)
+    said(b, "bar\n")
+    assert (await texts(editor, at(file, 0, 63)))[0].endswith("bar")
     assert await editor.leave()
 
 
