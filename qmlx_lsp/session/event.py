@@ -19,7 +19,8 @@ T = TypeVar("T")
 class Ask:
     """A question. ``path`` (absolute, or the URI of a document that has no file yet) is the file it is asked in;
     ``lines`` the selection in it, first and last line counted from 1, both included; ``at`` the line of the cursor.
-    ``diagnostics`` are what checkers say of that file, None if nobody knows."""
+    ``diagnostics`` are what checkers say of that file, None if nobody knows. ``source`` is text that the reply is
+    likely to copy."""
 
     text: str
     path: str | None = None
@@ -27,6 +28,7 @@ class Ask:
     max_tokens: int | None = None
     at: int | None = None
     diagnostics: tuple[Diagnostic, ...] | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
