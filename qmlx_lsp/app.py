@@ -27,6 +27,7 @@ from qmlx_lsp.engine.worker import Worker
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.lsp.server import serve, warm_up
 from qmlx_lsp.paths import Paths
+from qmlx_lsp.session.answers import Answers
 from qmlx_lsp.session.checkpoint import TROUBLE
 from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
@@ -74,6 +75,7 @@ class App:
             ),
             Loader(self._worker, settings.model.name, thinking=settings.model.thinking, today=today),
         )  # fmt: skip
+        self.registry.answers = Answers(paths.answers)
         if problem:
             self.registry.notice(TROUBLE, problem)
 

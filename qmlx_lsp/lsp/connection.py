@@ -17,9 +17,10 @@ from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.lsp.checked import Checked
+from qmlx_lsp.lsp.client import Client
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
-from qmlx_lsp.workspace.mirror import uri_to_path
+from qmlx_lsp.workspace.mirror import canonical_uri, uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
 T = TypeVar("T")
@@ -51,14 +52,17 @@ class Connection:
         self._root_of: dict[str, Path | None] = {}
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
+        self.client = Client()
         self.process_id: int | None = None
         self.trusted = True
         self.exclude: list[str] = []
         self.checked = Checked()
+        self.editing = asyncio.Lock()  # edits of ours go out one after another
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}
         self._turns: set[asyncio.Task[Any]] = set()
+        self._watching: dict[str, list[Callable[[], None]]] = {}
 
     @property
     def job_id(self) -> str:
@@ -90,6 +94,25 @@ class Connection:
         project = self.registry.project(root)
         if self.exclude and root not in self.roots and not project.has_said(self):
             project.exclude(self, self.exclude)
+
+    def watch(self, uri: str, seen: Callable[[], None]) -> Callable[[], None]:
+        """Call ``seen`` behind every change of this editor's copy of the document, its end included; returns how to
+        stop."""
+        key = canonical_uri(uri)
+        watchers = self._watching.setdefault(key, [])
+        watchers.append(seen)
+
+        def stop() -> None:
+            watchers.remove(seen)
+            if not watchers and self._watching.get(key) is watchers:
+                del self._watching[key]
+
+        return stop
+
+    def changed(self, uri: str) -> None:
+        """This editor's copy of the document has changed."""
+        for seen in tuple(self._watching.get(canonical_uri(uri), ())):
+            seen()
 
     def own(self, job: Job, job_id: str, work_done_token: str | int | None) -> None:
         self._jobs[job] = Held(job_id, work_done_token)

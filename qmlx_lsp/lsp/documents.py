@@ -52,12 +52,14 @@ def _open(connection: Connection, given: Any) -> str | None:
         mirror.missed(connection, item.uri, item.version)
     else:
         mirror.open(connection, item.uri, item.language, item.version, item.text)
+    connection.changed(item.uri)
     return item.uri
 
 
 def _close(connection: Connection, uri: str) -> None:
     connection.registry.mirror.close(connection, uri)
     connection.checked.forget(uri)
+    connection.changed(uri)
 
 
 def _change(connection: Connection, document: Any, events: Any) -> str | None:
@@ -70,6 +72,7 @@ def _change(connection: Connection, document: Any, events: Any) -> str | None:
         connection.registry.mirror.missed(connection, uri, version)
     else:
         connection.registry.mirror.change(connection, uri, version, changes, connection.encoding)
+    connection.changed(uri)
     return uri
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session import context, forgetting, overview
+from qmlx_lsp.session.answers import Answers
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.idle import IdleWork
 from qmlx_lsp.session.live_states import LiveStates
@@ -54,6 +55,7 @@ class Registry:
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
         self.tools = Tools(services.settings.tools)
+        self.answers: Answers | None = None  # where editors without a panel are shown answers
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}

@@ -51,11 +51,13 @@ _HOW_EDIT = "Answer with the whole new text of these lines in one fenced block a
 _HOW_NEW = "Answer with the code that is to stand there in one fenced block and nothing else."
 
 
-def question(kind: Kind, place: str, code: str, language: str, wish: str = "") -> str:
-    """The question: ``place`` says where the lines ``code`` stand, ``wish`` what the user wants of them."""
-    how = _HOW.get(kind, _HOW_EDIT if code.strip() else _HOW_NEW)
+def question(kind: Kind, place: str, code: str | None, language: str, wish: str = "") -> str:
+    """The question: ``place`` says where the lines ``code`` stand, ``wish`` what the user wants of them. ``code`` is
+    None when nobody but the conversation has them."""
+    how = _HOW.get(kind, _HOW_EDIT if code is None or code.strip() else _HOW_NEW)
     what = _WHAT[kind].format(lines=place)
-    return f"{what}{f': {wish}' if wish else '.'}\n{block(code, language)}{how}"
+    shown_code = "" if code is None else block(code, language)
+    return f"{what}{f': {wish}' if wish else '.'}\n{shown_code}{how}"
 
 
 def block(code: str, language: str) -> str:

@@ -1,0 +1,110 @@
+"""What a model proposes for some lines of a text, and which edits that makes of the text as it is now.
+
+It must never make edits for lines that are not those that the model was shown, nor of an answer that can mean more
+than one thing.
+
+Invariant: a plan's edits, applied to the text it was made for, give ``Plan.result``.
+Invariant: ``Plan.done`` is true of a text only if what was to be changed reads there as it was to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from qmlx_lsp.workspace.blocks import Change, answered, changes, fences
+from qmlx_lsp.workspace.edits import Replace, apply, line_end, minimal, rebase, shifted
+from qmlx_lsp.workspace.fitting import indented_as, replaced
+from qmlx_lsp.workspace.parts import Range
+from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, to_lf
+
+_ANY = Encoding.UTF32  # lines are the same in all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """The new text of the lines that were asked about, or search/replace blocks, or ``reason``: why there is
+    neither, in one line."""
+
+    code: str | None = None
+    changes: tuple[Change, ...] = ()
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """``edits`` make ``result`` of ``before``; with no edits, ``reason`` says why there are none."""
+
+    before: str = ""
+    edits: tuple[Replace, ...] = ()
+    result: str = ""
+    reason: str = ""
+
+    def done(self, text: str) -> bool:
+        """Whether ``text`` is what the edits were to make, whatever else has been typed behind them."""
+        if to_lf(text).rstrip("\n") == to_lf(self.result).rstrip("\n"):
+            return True
+        return self.lines is not None and rebase(self.result, text, *self.lines) is not None
+
+    @property
+    def lines(self) -> Range | None:
+        """The lines of ``result`` that were changed, with one on either side."""
+        if not self.edits:
+            return None
+        last = self.edits[-1]
+        grown = len(self.result) - len(self.before)
+        index = LineIndex(self.result)
+        first = index.position(self.edits[0].start, _ANY)[0]
+        end, column = index.position(last.end + grown, _ANY)
+        return max(first, 1), min(end + 1 + (column > 0), index.line_count)
+
+    def may_be_in(self, text: str) -> bool:
+        """Whether ``text`` may have some of what was to be put in already, so that to put it in again is wrong."""
+        have, had = to_lf(text), to_lf(self.before)
+        new = [piece for one in self.edits if (piece := to_lf(one.text).strip())]
+        return any(have.count(piece) > had.count(piece) for piece in new)
+
+
+def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:
+    """What ``reply`` proposes for the lines ``code``. ``names`` are how the file may be called."""
+    text = answered(reply)
+    found = changes(text)
+    if isinstance(found, str):
+        return Proposal(reason=found)
+    if found is not None:
+        other = next((one.path for one in found if one.path is not None and not _is_one_of(one.path, names)), None)
+        return Proposal(reason=f"it is about {other}") if other else Proposal(changes=found)
+    answer = fences(text)
+    if answer.cut:
+        return Proposal(reason="its code is not whole")
+    if len(answer.codes) != 1:
+        return Proposal(reason="it has more than one block of code" if answer.codes else "it has no block of code")
+    return Proposal(indented_as(code, answer.codes[0].text))
+
+
+def _is_one_of(path: str, names: Sequence[str]) -> bool:
+    wanted = path.removeprefix("./")
+    return any(name == wanted or name.endswith(f"/{wanted}") or wanted.endswith(f"/{name}") for name in names)
+
+
+def plan(proposed: Proposal, snapshot: str, lines: Range, now: str) -> Plan:
+    """The edits of the text ``now`` that do what is ``proposed`` for ``lines`` of the text ``snapshot``."""
+    if proposed.changes:
+        fitted = replaced(now, proposed.changes)
+        if fitted.reason:
+            return Plan(reason=fitted.reason)
+        return _planned(now, minimal(now, fitted.text))
+    assert proposed.code is not None, "what proposes nothing is not planned"
+    place = rebase(snapshot, now, *lines)
+    if place is None:
+        return Plan(reason="the lines have changed meanwhile")
+    rows = all_lines(now)
+    start = sum(map(len, rows[: place[0] - 1]))
+    old = "".join(rows[place[0] - 1 : place[1]])
+    return _planned(now, shifted(minimal(old, proposed.code, line_end(now)), start))
+
+
+def _planned(now: str, edits: Sequence[Replace]) -> Plan:
+    if not edits:
+        return Plan(reason="there is nothing to change")
+    return Plan(now, tuple(edits), apply(now, edits))
