@@ -89,10 +89,12 @@ class Reader(Protocol):
 
 
 class QmlxProtocol(LanguageServerProtocol):
-    """See the module's docstring. ``on_exit`` is called for ``exit``, ``complete`` may add to our capabilities."""
+    """See the module's docstring. ``on_exit`` is called for ``exit``, ``complete`` may add to our capabilities.
+    ``arriving(method, params)`` sees every request before it is handled, in the context of its handler."""
 
     on_exit: Callable[[], None] = staticmethod(lambda: None)
     complete: Callable[[types.ServerCapabilities], None] = staticmethod(lambda _capabilities: None)
+    arriving: Callable[[str, Any], None] = staticmethod(lambda _method, _params: None)
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
@@ -141,6 +143,10 @@ class QmlxProtocol(LanguageServerProtocol):
         if getattr(message, "id", None) is not None:
             error = types.ResponseError(code=int(types.ErrorCodes.InvalidRequest), message=why)
             self._send_response(message.id, error=error)
+
+    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
+        self.arriving(method_name, params)
+        super()._handle_request(msg_id, method_name, params)
 
     def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         future: Any = self._request_futures.get(msg_id)

@@ -123,6 +123,7 @@ async def serve(
     ended = asyncio.Event()
     protocol.on_exit = ended.set
     protocol.complete = lambda capabilities: lifecycle.complete(connection, capabilities)
+    protocol.arriving = lambda method, params: commands.arriving(connection, method, params)
     protocol.set_writer(writer)
     reading = asyncio.ensure_future(read_messages(reader, server, first_line))
     waits: list[asyncio.Future[Any]] = [

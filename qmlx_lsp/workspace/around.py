@@ -33,9 +33,10 @@ def around(lines: Sequence[str], line: int) -> Range:
     at = _row(rows, min(max(line, 1), max(len(rows), 1)) - 1)
     if not rows or not rows[at]:
         return at + 1, at + 1
-    head = _head(rows, at)
-    first, last = _paragraph(rows, at) if head is None else (_with_above(rows, head), _end(rows, head))
-    if last < at:  # the line belongs to something else
+    below = _below(rows, at)
+    head = _head(rows, below)
+    first, last = _paragraph(rows, below) if head is None else (_with_above(rows, head), _end(rows, head))
+    if not first <= at <= last:  # the line belongs to something else
         first, last = _paragraph(rows, at)
     if last - first >= AROUND_LINES_MAX:
         first = max(first, at - AROUND_LINES_MAX // 2)
@@ -52,6 +53,13 @@ def trimmed(lines: Sequence[str], first: int, last: int) -> Range:
 def _row(rows: Sequence[str], at: int) -> int:
     """A blank row means the one below it, or else the one above."""
     return next((near for near in (at, at + 1, at - 1) if 0 <= near < len(rows) and rows[near]), at)
+
+
+def _below(rows: Sequence[str], at: int) -> int:
+    """What decorators and comments stand right above."""
+    while at + 1 < len(rows) and rows[at + 1] and _ABOVE.match(rows[at]):
+        at += 1
+    return at
 
 
 def _indent(row: str) -> int:

@@ -125,7 +125,7 @@ def test_what_is_around_a_line(text, word, lines):
 
 def test_decorators_and_comments_right_above_belong_to_it():
     text = "x = 1\n\n# Says it.\n@cache\ndef f():\n    pass\n"
-    assert around(text.splitlines(), 6) == (3, 6)
+    assert [around(text.splitlines(), at) for at in (3, 4, 5, 6)] == [(3, 6)] * 4
 
 
 def test_a_blank_line_means_the_one_below_it():
