@@ -126,7 +126,8 @@ async def _edit(connection: Connection, running: Running, kind: Kind, target: Ta
         if outcome.applied:
             return Ending("applied")
         reason = outcome.reason
-    return await _shown(connection, kind, target, answered(reply), f"not applied: {reason}")
+    why = reason if reason == apply.CANCELLED else f"not applied: {reason}"
+    return await _shown(connection, kind, target, answered(reply), why)
 
 
 async def _tests(connection: Connection, running: Running, target: Target, reply: str) -> Ending:
@@ -145,7 +146,8 @@ async def _tests(connection: Connection, running: Running, target: Target, reply
     if outcome.applied and file is not None:
         await answers.show_file(connection, file)
         return Ending(f"{file.relative_to(target.root)} made")
-    return await _shown(connection, Kind.TESTS, target, answered(reply), f"no file made: {outcome.reason}")
+    why = outcome.reason if outcome.reason == apply.CANCELLED else f"no file made: {outcome.reason}"
+    return await _shown(connection, Kind.TESTS, target, answered(reply), why)
 
 
 def _tests_folder(root: Path) -> str | None:
