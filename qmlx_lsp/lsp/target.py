@@ -91,7 +91,7 @@ def _lines(kind: Kind, document: Document, wanted: AssistParams) -> tuple[Range,
         whole = wanted.lines is None and wanted.at is not None
         if kind is Kind.FIX and wanted.diagnostic is not None:
             whole = True  # what is wrong is marked in a few letters
-        return (_wider(around(rows, first), first, last) if whole else trimmed(rows, first, last)), []
+        return trimmed(rows, *(_wider(around(rows, first), first, last) if whole else (first, last))), []
     said = wishes(rows, (first, last))
     if not said:
         which = f"line {first} says" if first == last else f"lines {first}-{last} say"
