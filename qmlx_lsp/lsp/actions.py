@@ -16,10 +16,9 @@ from typing import Any
 from lsprotocol import types
 
 from qmlx_lsp.errors import QmlxError
-from qmlx_lsp.lsp.assist_params import AssistParams
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import file_path, lines_from
-from qmlx_lsp.lsp.target import refuse_private, take
+from qmlx_lsp.lsp.target import place, refuse_private
 from qmlx_lsp.lsp.tools import RUN_TOOL
 from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.workspace.instructions import Kind
@@ -103,7 +102,7 @@ async def _assisting(connection: Connection, params: types.CodeActionParams) -> 
     if _automatic(params) and not said and not params.context.diagnostics:
         return []
     try:
-        await refuse_private(connection, take(connection, Kind.EXPLAIN, AssistParams(uri=uri, at=line)))
+        await refuse_private(connection, *place(connection, uri))
     except QmlxError:
         return []
     offers = [_fix(connection, uri, found) for found in params.context.diagnostics[:FIXES_MAX]]

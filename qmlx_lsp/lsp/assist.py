@@ -80,7 +80,8 @@ def _place(target: Target) -> str:
 async def assist(connection: Connection, kind: Kind, about: About, token: str | int | None) -> dict[str, Any]:
     """Begin the job. Raises QmlxError: nothing runs."""
     target, asked, own_token = about
-    await refuse_private(connection, target)
+    if target.path is not None:
+        await refuse_private(connection, target.root, target.path, target.shown)
     running = jobs.prepare(connection, kind.value, own_token if token is None else token)
     running.job.on_text, running.job.on_progress = running.feed.text, running.feed.progress
     # The lines stand in the question itself, unless only the conversation has them.

@@ -63,9 +63,7 @@ def take(connection: Connection, kind: Kind, wanted: AssistParams) -> Target:
     """What ``wanted`` is about. Plain, for the message is being handled. Raises QuestionError."""
     if wanted.uri is None:
         return Target(root_of(connection, wanted.root))
-    path = document_path(connection, wanted.uri)
-    root = root_of(connection, wanted.root, path)
-    shown = path.removeprefix(UNSAVED) if path.startswith(UNSAVED) else relative(root, path) or path
+    root, path, shown = place(connection, wanted.uri, wanted.root)
     document = connection.registry.mirror.copy(connection, wanted.uri)
     pointed, at = told_lines(connection, wanted.uri, wanted.lines, wanted.at)
     found = diagnostics_of(connection, wanted.uri)
@@ -80,6 +78,13 @@ def take(connection: Connection, kind: Kind, wanted: AssistParams) -> Target:
     return Target(
         root, path, shown, document.uri, document, lines, code, cell, pointed, at, tuple(said), found
     )  # fmt: skip
+
+
+def place(connection: Connection, uri: str, root: str | None = None) -> tuple[Path, str, str]:
+    """The root of a document, its path as questions have it, and as it is shown. Raises QuestionError."""
+    path = document_path(connection, uri)
+    found = root_of(connection, root, path)
+    return found, path, path.removeprefix(UNSAVED) if path.startswith(UNSAVED) else relative(found, path) or path
 
 
 def _lines(kind: Kind, document: Document, wanted: AssistParams) -> tuple[Range, list[Wish]]:
@@ -115,13 +120,11 @@ def _wider(lines: Range, first: int, last: int) -> Range:
     return min(lines[0], first), max(lines[1], last)
 
 
-async def refuse_private(connection: Connection, target: Target) -> None:
+async def refuse_private(connection: Connection, root: Path, path: str, shown: str) -> None:
     """Raises QuestionError when nothing of the file may be shown to the model, as far as that is known now: a
     question looks again when it is told."""
-    if target.path is None:
-        return
-    rules = connection.registry.project(target.root).rules()
-    path = target.path if target.path.startswith(UNSAVED) else relative(target.root, target.path)
-    reason = None if path is None else await asyncio.to_thread(private, target.root, path, rules)
+    rules = connection.registry.project(root).rules()
+    inside = path if path.startswith(UNSAVED) else relative(root, path)
+    reason = None if inside is None else await asyncio.to_thread(private, root, inside, rules)
     if reason is not None:
-        raise QuestionError(f"{target.shown} is private ({reason}) and is never shown to the model.")
+        raise QuestionError(f"{shown} is private ({reason}) and is never shown to the model.")

@@ -16,6 +16,8 @@ from qmlx_lsp.workspace.parts import Range
 
 AROUND_LINES_MAX = 200
 """Lines that are meant by one at most."""
+SEEN_LINES_MAX = 1_000
+"""Lines above and below a line that are looked at at most, for somebody waits."""
 
 _CLOSER = re.compile(r"\s*(?:[)\]}]|end\b|fi\b|done\b|esac\b)")
 _OPENER = re.compile(r"\s*[{(]\s*$")
@@ -29,8 +31,16 @@ _ABOVE = re.compile(r"\s*(?:@\w|#\[|//|#|--|/\*|\*|\"\"\")")
 
 def around(lines: Sequence[str], line: int) -> Range:
     """The lines around ``line``, first and last, from 1; ``lines`` may have terminators, ``line`` is clamped."""
-    rows = [bare(row).rstrip() for row in lines]
-    at = _row(rows, min(max(line, 1), max(len(rows), 1)) - 1)
+    pointed = min(max(line, 1), max(len(lines), 1)) - 1
+    skipped = max(0, pointed - SEEN_LINES_MAX)
+    first, last = _around(
+        [bare(row).rstrip() for row in lines[skipped : pointed + SEEN_LINES_MAX]], pointed - skipped
+    )
+    return first + skipped, last + skipped
+
+
+def _around(rows: Sequence[str], pointed: int) -> Range:
+    at = _row(rows, pointed)
     if not rows or not rows[at]:
         return at + 1, at + 1
     below = _below(rows, at)
@@ -72,10 +82,11 @@ def _head(rows: Sequence[str], at: int) -> int | None:
     begins = _begin(rows, at)
     heads = [begins] if _has_body(rows, begins) else []
     while _indent(rows[begins]):
-        above = [up for up in range(begins - 1, -1, -1) if rows[up] and _indent(rows[up]) < _indent(rows[begins])]
-        if not above:
+        depth = _indent(rows[begins])
+        above = next((up for up in range(begins - 1, -1, -1) if rows[up] and _indent(rows[up]) < depth), None)
+        if above is None:
             break
-        begins = _begin(rows, above[0])
+        begins = _begin(rows, above)
         heads.append(begins)
     whole = (head for head in heads if not (_CONTROL.match(rows[head]) or _VALUE.search(rows[head])))
     return next(whole, heads[-1] if heads else None)

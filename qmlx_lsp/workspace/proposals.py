@@ -41,28 +41,39 @@ class Plan:
     reason: str = ""
 
     def done(self, text: str) -> bool:
-        """Whether ``text`` is what the edits were to make, whatever else has been typed behind them."""
-        if to_lf(text).rstrip("\n") == to_lf(self.result).rstrip("\n"):
+        """Whether ``text`` is what the edits were to make, whatever else has been typed above and below."""
+        have, wanted = to_lf(text), to_lf(self.result)
+        if have == wanted:
             return True
-        return self.lines is not None and rebase(self.result, text, *self.lines) is not None
-
-    @property
-    def lines(self) -> Range | None:
-        """The lines of ``result`` that were changed, with one on either side."""
-        if not self.edits:
-            return None
-        last = self.edits[-1]
+        loose = wanted.rstrip("\n")  # editors put an end behind the last line, or take it away
+        if not self.edits or loose == to_lf(self.before).rstrip("\n"):
+            return False
+        if have.rstrip("\n") == loose:
+            return True
+        first, last = self.edits[0], self.edits[-1]
         grown = len(self.result) - len(self.before)
-        index = LineIndex(self.result)
-        first = index.position(self.edits[0].start, _ANY)[0]
-        end, column = index.position(last.end + grown, _ANY)
-        return max(first, 1), min(end + 1 + (column > 0), index.line_count)
+        is_there = rebase(self.result, text, *_with_neighbours(self.result, first.start, last.end + grown))
+        old = (_lines if first.start < last.end else _with_neighbours)(self.before, first.start, last.end)
+        return is_there is not None and rebase(self.before, text, *old) is None
 
     def may_be_in(self, text: str) -> bool:
         """Whether ``text`` may have some of what was to be put in already, so that to put it in again is wrong."""
         have, had = to_lf(text), to_lf(self.before)
         new = [piece for one in self.edits if (piece := to_lf(one.text).strip())]
         return any(have.count(piece) > had.count(piece) for piece in new)
+
+
+def _lines(text: str, start: int, end: int) -> Range:
+    """The lines that ``[start, end)`` of ``text`` touches."""
+    index = LineIndex(text)
+    return index.position(start, _ANY)[0] + 1, index.position(end - 1, _ANY)[0] + 1
+
+
+def _with_neighbours(text: str, start: int, end: int) -> Range:
+    """The lines between two places of ``text``, with one on either side."""
+    index = LineIndex(text)
+    first, (last, column) = index.position(start, _ANY)[0], index.position(end, _ANY)
+    return max(first, 1), min(last + 1 + (column > 0), index.line_count)
 
 
 def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:

@@ -67,6 +67,13 @@ def test_why_there_are_no_edits(proposed, now, reason):
     assert plan(proposed, TEXT, (2, 2), now) == Plan(reason=reason)
 
 
+def test_an_end_of_the_last_line_is_told_apart_where_the_edit_is_about_it():
+    planned = Plan("a\nb", (Replace(3, 3, "\n"),), "a\nb\n")
+    assert planned.done("a\r\nb\r\n")
+    assert not planned.done("a\nb")
+    assert plan(Proposal("b\n"), "a", (1, 1), "a").done("b\n")
+
+
 def test_what_may_have_been_put_in_already():
     planned = plan(Proposal("b = 2\nnew\n"), TEXT, (2, 2), TEXT)
     assert planned.may_be_in(planned.result)
@@ -91,3 +98,6 @@ def test_a_text_that_is_as_it_was_always_gets_the_proposal_and_nothing_else(old,
         return
     assert planned.result == apply(text, planned.edits) == wanted
     assert planned.done(wanted)
+    assert not planned.done(text)
+    assert not planned.done(f"typed\n{text}"), "what was thrown away is not taken for done"
+    assert not planned.done(f"{text}typed\n")
