@@ -31,7 +31,7 @@ Token = str | int | None
 Command = Callable[[Connection, list[Any], Token], Awaitable[Any]]
 
 # What the command of the message that is handled is about, or why it cannot be.
-_about: ContextVar[tuple[assist.About | QmlxError | None]] = ContextVar("_about", default=(None,))
+_about: ContextVar[tuple[assist.About | Exception | None]] = ContextVar("_about", default=(None,))
 
 
 def arriving(connection: Connection, method: Any, params: Any) -> None:
@@ -43,7 +43,7 @@ def arriving(connection: Connection, method: Any, params: Any) -> None:
         return
     try:
         _about.set((assist.arrived(connection, kind, list(params.arguments or ())),))
-    except QmlxError as error:
+    except Exception as error:  # noqa: BLE001 - the handler raises it; here it would end the connection
         _about.set((error,))
 
 
@@ -83,7 +83,7 @@ async def _cancel(connection: Connection, arguments: list[Any], _token: Token) -
 async def _assist(kind: Kind, connection: Connection, _arguments: list[Any], token: Token) -> dict[str, Any]:
     (about,) = _about.get()
     assert about is not None, "the message has come by"
-    if isinstance(about, QmlxError):
+    if isinstance(about, Exception):
         raise about
     return await assist.assist(connection, kind, about, token)
 

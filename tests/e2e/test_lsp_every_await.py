@@ -106,6 +106,33 @@ async def test_an_edit_is_whole_or_not_at_all(tmp_path: Path, how: str) -> None:
     assert {said.split(";")[0] for said in ends} == {"rewrite: applied", "rewrite: cancelled, nothing was changed"}
 
 
+async def test_a_new_file_is_whole_or_not_made(tmp_path: Path) -> None:
+    ends: set[str] = set()
+
+    async def once(b: Bench, at: int) -> bool:
+        editor, uri = await editor_of(b)
+        async with counted(at, lambda: editor.begin(COMMAND, call(CANCEL), "cancel")) as awaits:
+            about = {"uri": uri, "range": span(0, 2)}
+            await editor.result(editor.begin(COMMAND, call("qmlx.tests", about, workDoneToken="t")))
+            said = await ended(editor, "t")
+        reached = awaits.count >= at
+        if reached:
+            await editor.result("cancel")
+        made = b.project / "test_a.py"
+        if said == "tests: test_a.py made":
+            assert editor.text(made.as_uri()) == DONE
+        else:
+            assert said.startswith("tests: cancelled, nothing was changed")
+            assert not made.exists()
+        ends.add(said.split(";")[0])
+        told(editor)
+        assert await editor.leave()
+        return reached
+
+    assert await every(tmp_path, once) > 20
+    assert len(ends) == 2
+
+
 async def test_an_edit_whose_editor_goes_away(tmp_path: Path) -> None:
     async def once(b: Bench, at: int) -> bool:
         editor, uri = await editor_of(b)
