@@ -15,6 +15,8 @@ from tests.support.bench import Bench, bench
 from tests.support.commands import CANCEL, COMMAND, call, ended, span, told
 from tests.support.every_await import counted
 
+pytestmark = pytest.mark.slow
+
 CODE = "def f(x):\n    return x\n"
 NEW = "```\ndef f(x):\n    return x + 1\n```\n"
 DONE = CODE.replace("return x", "return x + 1")
