@@ -27,12 +27,12 @@ from qmlx_lsp.engine.worker import Worker
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.lsp.server import serve, warm_up
 from qmlx_lsp.paths import Paths
-from qmlx_lsp.session.answers import Answers
 from qmlx_lsp.session.checkpoint import TROUBLE
 from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
 from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.settings import GIB, Settings
+from qmlx_lsp.storage.answers import Answers
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.storage.files import FileSystem

@@ -19,7 +19,6 @@ from typing import Any
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.session import context, forgetting, overview
-from qmlx_lsp.session.answers import Answers
 from qmlx_lsp.session.event import Answer, Ask, Job, Step
 from qmlx_lsp.session.idle import IdleWork
 from qmlx_lsp.session.live_states import LiveStates
@@ -32,6 +31,7 @@ from qmlx_lsp.session.tools import Tools
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import GIB
+from qmlx_lsp.storage.answers import Answers
 from qmlx_lsp.transcript.entry import Finish
 from qmlx_lsp.workspace.cells import Notebooks
 from qmlx_lsp.workspace.changes import Changes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qmlx_lsp.lsp import answers, apply
-from qmlx_lsp.session.answers import ANSWERS_MAX, Answers
+from qmlx_lsp.storage.answers import ANSWERS_MAX, Answers
 from tests.support.applying import Applying, Style
 from tests.support.bench import Bench, bench, quick
 from tests.support.commands import CANCEL, COMMAND, call, ended, run, span, told
