@@ -16,7 +16,7 @@ from qmlx_lsp.workspace.blocks import Change, answered, changes, fences
 from qmlx_lsp.workspace.edits import Replace, apply, line_end, minimal, rebase, shifted
 from qmlx_lsp.workspace.fitting import indented_as, replaced
 from qmlx_lsp.workspace.parts import Range
-from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, to_lf
+from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, split_lines, to_lf
 
 _ANY = Encoding.UTF32  # lines are the same in all of them
 
@@ -88,9 +88,27 @@ def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:
     answer = fences(text)
     if answer.cut:
         return Proposal(reason="its code is not whole")
-    if len(answer.codes) != 1:
-        return Proposal(reason="it has more than one block of code" if answer.codes else "it has no block of code")
-    return Proposal(indented_as(code, answer.codes[0].text))
+    if not answer.codes:
+        return Proposal(reason="it has no block of code")
+    meant = _meant([one.text for one in answer.codes], code)
+    if meant is None:
+        return Proposal(reason="it has more than one block of code")
+    return Proposal(indented_as(code, meant))
+
+
+def _meant(blocks: Sequence[str], code: str) -> str | None:
+    """The block that is to stand for ``code``, if it is certain: the only one, or of those that are not ``code``
+    itself once more the only one that begins as it does (others show how it is used)."""
+    different = list(dict.fromkeys(blocks))
+    if len(different) == 1:
+        return different[0]
+    new = [one for one in different if _stripped(one) != _stripped(code)]
+    like = [one for one in new if _stripped(one)[:1] == _stripped(code)[:1] != []]
+    return like[0] if len(like) == 1 else None
+
+
+def _stripped(code: str) -> list[str]:
+    return [row.strip() for row in split_lines(to_lf(code)) if row.strip()]
 
 
 def _is_one_of(path: str, names: Sequence[str]) -> bool:

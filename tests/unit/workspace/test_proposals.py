@@ -23,7 +23,11 @@ SEARCH = "<<<<<<< SEARCH\nb = 2\n=======\nb = 9\n>>>>>>> REPLACE\n"
         ("./src/a.py\n" + SEARCH, Proposal(changes=(Change("b = 2\n", "b = 9\n", "./src/a.py"),))),
         ("other.py\n" + SEARCH, Proposal(reason="it is about other.py")),
         ("b = 9", Proposal(reason="it has no block of code")),
-        (ONE + "\n" + ONE, Proposal(reason="it has more than one block of code")),
+        (ONE + "\n" + ONE, Proposal("b = 9\n")),
+        (ONE + "\n```\nc\n```", Proposal(reason="it has more than one block of code")),
+        # What there was, what is to be, and how it is used.
+        ("```\nb = 2\n```\n```\nb = 2\nb += 7\n```\n```\nprint(b)\n```", Proposal("b = 2\nb += 7\n")),
+        ("```\nb = 2\nb += 7\n```\n```\nb = 2\nb += 8\n```", Proposal(reason="it has more than one block of code")),
         (ONE + "\n```\nb", Proposal(reason="its code is not whole")),
         ("<<<<<<< SEARCH\nb\n=======\n", Proposal(reason="search/replace block 1 is not whole")),
         ("", Proposal(reason="it has no block of code")),
