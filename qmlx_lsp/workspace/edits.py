@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from qmlx_lsp.workspace.diff import line_blocks
 from qmlx_lsp.workspace.parts import Range
-from qmlx_lsp.workspace.positions import all_lines, split_lines
+from qmlx_lsp.workspace.positions import split_lines, to_lf
 
 LF = "\n"
 
@@ -57,8 +57,16 @@ def end_of(line: str) -> str:
 
 def line_end(text: str) -> str:
     """How lines of ``text`` end: as most of them do, the first one where as many end otherwise."""
-    ends = [end for line in split_lines(text) if (end := end_of(line))]
-    return max(dict.fromkeys(ends), key=ends.count, default=LF)
+    both = text.count("\r\n")
+    counts = {LF: text.count("\n") - both, "\r\n": both, "\r": text.count("\r") - both}
+    first = min((at for at in (text.find("\n"), text.find("\r")) if at >= 0), default=0)
+    begins = text[first : first + 2] if text[first : first + 2] == "\r\n" else text[first : first + 1]
+    return max(counts, key=lambda end: (counts[end], end == begins))
+
+
+def line_at(text: str, offset: int) -> int:
+    """The line, from 0, of a place of ``text`` that is not inside of a terminator."""
+    return text.count("\n", 0, offset) + text.count("\r", 0, offset) - text.count("\r\n", 0, offset)
 
 
 def minimal(old: str, new: str, end: str = "") -> list[Replace]:
@@ -140,17 +148,21 @@ def rebase(old: str, new: str, start_line: int, end_line: int) -> Range | None:
 
     Lines that occur more than once are found by what stands around them, on either side.
     """
-    a, b = [bare(line) for line in all_lines(old)], [bare(line) for line in all_lines(new)]
+    a_text, b_text = to_lf(old), to_lf(new)
+    a = a_text.split(LF)
     first, last = start_line - 1, end_line
     if not 0 <= first < last <= len(a):
         return None
-    if a == b:
+    if a_text == b_text:
         return start_line, end_line
-    was, now = _places(a, a[first:last]), _places(b, a[first:last])
+    wanted = a[first:last]
+    now = _places(b_text, wanted)
     if not now:
         return None
+    was = _places(a_text, wanted)
     if len(was) == len(now) == 1:
         return now[0] + 1, now[0] + last - first
+    b = b_text.split(LF)
     for equal, from_a, to_a, from_b, to_b in line_blocks(a, b):
         if equal and from_a <= first and last <= to_a:
             at = first - from_a + from_b
@@ -166,10 +178,17 @@ def _certain(a: Sequence[str], b: Sequence[str], old: Range, new: Range, wanted:
     above = old[0] < wanted[0] or (old[0] == 0 and new[0] == 0)
     below = wanted[1] < old[1] or (old[1] == len(a) and new[1] == len(b))
     run = a[old[0] : old[1]]
-    return above and below and len(_places(a, run)) == len(_places(b, run)) == 1
+    return above and below and len(_places(LF.join(a), run)) == len(_places(LF.join(b), run)) == 1
 
 
-def _places(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Where ``wanted`` begins in ``lines``, everywhere."""
-    head, size = wanted[0], len(wanted)
-    return [at for at, line in enumerate(lines) if line == head and lines[at : at + size] == wanted]
+def _places(text: str, wanted: Sequence[str]) -> list[int]:
+    """The lines, from 0, at which ``wanted`` begins in ``text``, everywhere; its lines are parted by ``\\n``."""
+    held, sought = f"{LF}{text}{LF}", f"{LF}{LF.join(wanted)}{LF}"
+    found: list[int] = []
+    at, line, counted = held.find(sought), 0, 0
+    while at >= 0:
+        line += held.count(LF, counted, at)
+        counted = at
+        found.append(line)
+        at = held.find(sought, at + 1)
+    return found

@@ -13,12 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qmlx_lsp.workspace.blocks import Change, answered, changes, fences
-from qmlx_lsp.workspace.edits import Replace, apply, line_end, minimal, rebase, shifted
+from qmlx_lsp.workspace.edits import Replace, apply, line_at, line_end, minimal, rebase, shifted
 from qmlx_lsp.workspace.fitting import indented_as, replaced
 from qmlx_lsp.workspace.parts import Range
-from qmlx_lsp.workspace.positions import Encoding, LineIndex, all_lines, split_lines, to_lf
-
-_ANY = Encoding.UTF32  # lines are the same in all of them
+from qmlx_lsp.workspace.positions import all_lines, split_lines, to_lf
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +62,14 @@ class Plan:
 
 
 def _lines(text: str, start: int, end: int) -> Range:
-    """The lines that ``[start, end)`` of ``text`` touches."""
-    index = LineIndex(text)
-    return index.position(start, _ANY)[0] + 1, index.position(end - 1, _ANY)[0] + 1
+    """The lines that ``[start, end)`` of ``text``, which is not empty, touches."""
+    return line_at(text, start) + 1, line_at(text, end) + (text[end - 1] not in "\r\n")
 
 
 def _with_neighbours(text: str, start: int, end: int) -> Range:
     """The lines between two places of ``text``, with one on either side."""
-    index = LineIndex(text)
-    first, (last, column) = index.position(start, _ANY)[0], index.position(end, _ANY)
-    return max(first, 1), min(last + 1 + (column > 0), index.line_count)
+    inside = end > 0 and text[end - 1] not in "\r\n"
+    return max(line_at(text, start), 1), min(line_at(text, end) + 1 + inside, line_at(text, len(text)) + 1)
 
 
 def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qmlx_lsp.workspace.edits import Replace, apply, line_end, minimal, rebase
+from qmlx_lsp.workspace.edits import Replace, apply, line_at, line_end, minimal, rebase
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,13 @@ def test_a_part_that_says_nothing_of_line_ends_takes_those_around_it():
 def test_how_the_lines_of_a_text_end():
     assert line_end("a\r\nb\nc\r\n") == "\r\n"
     assert line_end("a\nb\r\n") == "\n"
-    assert line_end("a") == "\n"
+    assert line_end("a") == line_end("") == "\n"
+    assert line_end("a\rb\rc\n") == line_end("a\rb\n") == line_end("\r") == "\r"
+
+
+def test_the_line_of_a_place():
+    text = "a\r\nb\rc\n\n"
+    assert [line_at(text, at) for at in (0, 1, 3, 5, 7, 8)] == [0, 0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -89,19 +89,19 @@ def test_what_may_have_been_put_in_already():
 lines = st.lists(st.sampled_from(["a", "b", "  c", "", "d = 1"]), min_size=1, max_size=8)
 
 
-@given(lines, lines, st.data())
-@settings(deadline=None, max_examples=200)
-def test_a_text_that_is_as_it_was_always_gets_the_proposal_and_nothing_else(old, new, data):
+@given(lines, lines, st.sampled_from(["\n", "\r\n", "\r"]), st.data())
+@settings(deadline=None, max_examples=300)
+def test_a_text_that_is_as_it_was_always_gets_the_proposal_and_nothing_else(old, new, end, data):
     first = data.draw(st.integers(1, len(old)))
     last = data.draw(st.integers(first, len(old)))
-    text, code = "\n".join(old) + "\n", "\n".join(new) + "\n"
+    text, code = "".join(f"{line}{end}" for line in old), "\n".join(new) + "\n"
     planned = plan(Proposal(code), text, (first, last), text)
-    wanted = "".join(f"{line}\n" for line in [*old[: first - 1], *new, *old[last:]])
+    wanted = "".join(f"{line}{end}" for line in [*old[: first - 1], *new, *old[last:]])
     if not planned.edits:
         assert wanted == text
         return
     assert planned.result == apply(text, planned.edits) == wanted
     assert planned.done(wanted)
     assert not planned.done(text)
-    assert not planned.done(f"typed\n{text}"), "what was thrown away is not taken for done"
-    assert not planned.done(f"{text}typed\n")
+    assert not planned.done(f"typed{end}{text}"), "what was thrown away is not taken for done"
+    assert not planned.done(f"{text}typed{end}")
