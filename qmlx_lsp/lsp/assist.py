@@ -27,7 +27,8 @@ from qmlx_lsp.session.event import Answer, Ask
 from qmlx_lsp.session.sight import UNSAVED
 from qmlx_lsp.workspace.blocks import answered, fences
 from qmlx_lsp.workspace.instructions import EDITING, Kind, block, place_of, question, test_file
-from qmlx_lsp.workspace.proposals import plan, proposal
+from qmlx_lsp.workspace.proposals import Proposal, plan, proposal
+from qmlx_lsp.workspace.tool_output import LINE_CHARS_MAX, one_line
 from qmlx_lsp.workspace.wishes import unsaid
 
 TITLES = {
@@ -101,6 +102,7 @@ async def _end(connection: Connection, running: Running, kind: Kind, target: Tar
     text = answered(answer.text).strip()
     if answer.finish.value != _WHOLE:
         cut = _CUT.get(answer.finish.value, answer.finish.value)
+        cut += f" ({one_line(answer.error, LINE_CHARS_MAX)})" if answer.error else ""
         changing = kind in EDITING or kind is Kind.TESTS
         return await _shown(connection, kind, target, text, f"{cut}, nothing was changed" if changing else cut)
     if kind in EDITING:
@@ -111,18 +113,19 @@ async def _end(connection: Connection, running: Running, kind: Kind, target: Tar
 
 
 async def _edit(connection: Connection, running: Running, kind: Kind, target: Target, reply: str) -> Ending:
-    if target.document is None or target.code is None:
+    document = target.document
+    if document is None or target.code is None:
         return await _shown(connection, kind, target, answered(reply), f"not applied: {apply.GONE}")
     proposed = proposal(reply, target.code, target.names)
     reason = proposed.reason
     if not reason:
         if target.said and proposed.code is not None:
-            proposed = type(proposed)(unsaid(proposed.code, target.said))
+            proposed = Proposal(unsaid(proposed.code, target.said))
         running.feed.say(f"{kind.value}: applying")
         label = f"qmlx: {TITLES[kind].lower()}"
         outcome = await apply.edit(
-            connection, target.document.uri, running.job, label,
-            lambda now: plan(proposed, target.document.text if target.document else "", target.lines, now),
+            connection, document.uri, running.job, label,
+            lambda now: plan(proposed, document.text, target.lines, now),
         )  # fmt: skip
         if outcome.applied:
             return Ending("applied")

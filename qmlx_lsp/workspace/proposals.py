@@ -9,6 +9,7 @@ Invariant: ``Plan.done`` is true of a text only if what was to be changed reads 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,14 @@ from qmlx_lsp.workspace.edits import Replace, apply, line_at, line_end, minimal,
 from qmlx_lsp.workspace.fitting import indented_as, replaced
 from qmlx_lsp.workspace.parts import Range
 from qmlx_lsp.workspace.positions import all_lines, split_lines, to_lf
+
+_SIGN = r"(?:#|//|--|/\*|<!--|;|%|\*)\s*"
+_STANDS_FOR = re.compile(
+    rf"(?:{_SIGN})?(?:\.\.\.|\u2026).*\b(?:rest|existing|unchanged|remaining|previous|same|omitted|as before)\b|"
+    rf"{_SIGN}\[?(?:the )?rest of (?:the|your) |"
+    rf"{_SIGN}\[?(?:existing|remaining|unchanged|other) (?:code|functions?|methods?|lines)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,8 @@ def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:
     if isinstance(found, str):
         return Proposal(reason=found)
     if found is not None:
+        if left_out := next((row for one in found if (row := _left_out(one.replace, one.search))), None):
+            return Proposal(reason=f"it leaves out code ({left_out})")
         other = next((one.path for one in found if one.path is not None and not _is_one_of(one.path, names)), None)
         return Proposal(reason=f"it is about {other}") if other else Proposal(changes=found)
     answer = fences(text)
@@ -89,7 +100,16 @@ def proposal(reply: str, code: str, names: Sequence[str] = ()) -> Proposal:
     meant = _meant([one.text for one in answer.codes], code)
     if meant is None:
         return Proposal(reason="it has more than one block of code")
-    return Proposal(indented_as(code, meant))
+    if not meant.strip() and code.strip():
+        return Proposal(reason="its block of code is empty")
+    left_out = _left_out(meant, code)
+    return Proposal(reason=f"it leaves out code ({left_out})") if left_out else Proposal(indented_as(code, meant))
+
+
+def _left_out(new: str, old: str) -> str | None:
+    """A line of ``new`` that stands for code that is not written again; ``old`` may have such a line itself."""
+    had = set(_stripped(old))
+    return next((row for row in _stripped(new) if row not in had and _STANDS_FOR.match(row)), None)
 
 
 def _meant(blocks: Sequence[str], code: str) -> str | None:

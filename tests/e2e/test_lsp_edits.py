@@ -491,6 +491,19 @@ async def test_a_reply_that_is_too_long_changes_nothing(tmp_path: Path) -> None:
         assert await editor.leave()
 
 
+async def test_a_model_that_fails_changes_nothing(b: Bench) -> None:
+    editor = await editor_of(b)
+    uri = editor.show(b.project / "a.py", CODE)
+    b.gate.fail("decode", 5)
+    said = await run(editor, "qmlx.rewrite", at(uri))
+    assert said.startswith("rewrite: broken off by an error (")
+    assert said.endswith("), nothing was changed")
+    assert editor.edits == []
+    assert told(editor) == [(WARNING, said)]
+    assert await run(editor, "qmlx.rewrite", at(uri), token=2) == "rewrite: applied"
+    assert await editor.leave()
+
+
 @pytest.mark.usefixtures("soon")
 async def test_an_edit_that_was_sent_cannot_be_cancelled(b: Bench) -> None:
     editor = await editor_of(b, Style.DEAF)

@@ -31,10 +31,32 @@ SEARCH = "<<<<<<< SEARCH\nb = 2\n=======\nb = 9\n>>>>>>> REPLACE\n"
         (ONE + "\n```\nb", Proposal(reason="its code is not whole")),
         ("<<<<<<< SEARCH\nb\n=======\n", Proposal(reason="search/replace block 1 is not whole")),
         ("", Proposal(reason="it has no block of code")),
+        ("```\n\n```", Proposal(reason="its block of code is empty")),
     ],
 )
 def test_what_a_reply_proposes(reply, proposed):
     assert proposal(reply, "b = 2\n", ("src/a.py", "/p/src/a.py")) == proposed
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["# ... rest of the code ...", "// ... existing code ...", "    ... (unchanged)", "/* … remaining methods … */",
+     "# rest of the function stays", "<!-- existing code -->", "# [the rest of your code]"],
+)  # fmt: skip
+def test_a_line_that_stands_for_code_is_no_code(line):
+    reason = f"it leaves out code ({line.strip()})"
+    assert proposal(f"```\nb = 9\n{line}\n```", "b = 2\n") == Proposal(reason=reason)
+    assert proposal(SEARCH.replace("b = 9\n", f"{line}\n"), "b = 2\n") == Proposal(reason=reason)
+    had = f"b = 2\n{line}\n"
+    assert proposal(f"```\nb = 9\n{line}\n```", had) == Proposal(f"b = 9\n{line}\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["...", "x: ...", "The rest of the story.", "# the rest is silence", "print('... existing')", "other = code"],
+)
+def test_a_line_that_only_looks_like_it(line):
+    assert proposal(f"```\n{line}\n```", "b = 2\n") == Proposal(f"{line}\n")
 
 
 @pytest.mark.parametrize(
