@@ -102,6 +102,9 @@ async def edit(connection: Connection, uri: str, job: Job, label: str, make: Cal
         reason = ""
         for _ in range(ATTEMPTS_MAX):
             document = connection.registry.mirror.copy(connection, uri)
+            if document is not None and document.version == 0 and connection.client.unchecked_zero:
+                await _count(connection, document, label)
+                document = connection.registry.mirror.copy(connection, uri)
             if document is None or not document.synced:
                 return Outcome(applied=False, reason=GONE)
             planned = make(document.text)
@@ -116,6 +119,18 @@ async def edit(connection: Connection, uri: str, job: Job, label: str, make: Cal
         return Outcome(applied=False, reason=reason)
     finally:
         connection.editing.release()
+
+
+async def _count(connection: Connection, document: Document, label: str) -> None:
+    """Have an editor that does not check version 0 count on: an edit of nothing comes back as a change with a version
+    that it does check, behind all that its user has typed and it has not sent yet."""
+    watch = Watch(connection, document.uri, lambda _text: True)
+    try:
+        said = await send(connection, workspace_edit(connection, document, (Replace(0, 0, ""),), label), label, watch)
+        if said is None and not watch.done:
+            await watch.until_done(FOLLOW_S, None)
+    finally:
+        watch.stop()
 
 
 async def _attempt(

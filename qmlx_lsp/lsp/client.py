@@ -13,12 +13,14 @@ from typing import Any
 from lsprotocol import types
 
 HELIX = "helix"
+NEOVIM = "neovim"
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
     """``literals``: takes code actions that are more than commands. ``versions``: takes edits with a version;
-    ``creates``: files as a part of them. ``panel``: shows what is streamed to it, so that no document is wanted."""
+    ``creates``: files as a part of them; ``unchecked_zero``: looks at every version but 0. ``panel``: shows what is
+    streamed to it, so that no document is wanted."""
 
     name: str = ""
     literals: bool = False
@@ -28,6 +30,7 @@ class Client:
     creates: bool = False
     annotates: bool = False
     refactors: bool = False
+    unchecked_zero: bool = False
     shows_documents: bool = False
     panel: bool = False
 
@@ -52,6 +55,7 @@ class Client:
             creates=types.ResourceOperationKind.Create in operations,
             annotates=bool(edit and edit.change_annotation_support),
             refactors=bool(edit and edit.metadata_support),
+            unchecked_zero=name == NEOVIM,
             shows_documents=bool(show and show.support) or name == HELIX,
             panel=_own(has.experimental).get("panel") is True,
         )

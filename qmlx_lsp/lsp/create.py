@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lsprotocol import types
 
-from qmlx_lsp.lsp import apply
+from qmlx_lsp.lsp import answers, apply
 from qmlx_lsp.lsp.apply import CANCELLED, Outcome
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.session.event import Job
@@ -20,6 +20,7 @@ from qmlx_lsp.workspace.mirror import canonical_uri, path_to_uri
 from qmlx_lsp.workspace.positions import to_lf
 
 UNABLE = "this editor makes no files for others"
+UNSEEN = "the editor said that it made one, but what is in it has not been seen"
 NO_NAME = "every name for it is taken"
 
 
@@ -62,11 +63,14 @@ async def _create(connection: Connection, file: Path, label: str, text: str) -> 
             return Outcome(applied=False, reason=said)
         if not watch.done:
             await watch.until_done(apply.FOLLOW_S, None)
+        if not watch.done and await answers.show_file(connection, file):
+            # An editor may say nothing of documents that nobody looks at.
+            await watch.until_done(apply.FOLLOW_S, None)
     finally:
         watch.stop()
     if watch.done or await asyncio.to_thread(_holds, file, text):
         return Outcome(applied=True)
-    return Outcome(applied=False, reason=apply.UNSEEN)
+    return Outcome(applied=False, reason=UNSEEN)
 
 
 def _same(seen: str, text: str) -> bool:

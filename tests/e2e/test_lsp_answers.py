@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qmlx_lsp.lsp import answers, apply
+from qmlx_lsp.lsp import answers, apply, create
 from qmlx_lsp.storage.answers import ANSWERS_MAX, Answers
 from tests.support.applying import Applying, Style
 from tests.support.bench import Bench, bench, quick
@@ -356,7 +356,7 @@ async def test_one_that_says_true_and_makes_nothing(t: Bench, monkeypatch: pytes
     uri = editor.show(t.project / "a.py", CODE)
     editor._do = lambda _edit: None  # type: ignore[method-assign]
     said = await run(editor, "qmlx.tests", {"uri": uri})
-    assert said == f"tests: no file made: {apply.UNSEEN}"
+    assert said == f"tests: no file made: {create.UNSEEN}"
     assert told(editor) == [(WARNING, said)]
     assert await editor.leave()
 

@@ -63,7 +63,8 @@ async def test_only_the_line_that_differs_is_changed(b: Bench, style: Style) -> 
     uri = editor.show(b.project / "a.py", CODE)
     assert await run(editor, "qmlx.rewrite", at(uri)) == "rewrite: applied"
     assert editor.text(uri) == DONE
-    (sent,) = editor.edits
+    *_, sent = editor.edits
+    assert len(editor.edits) == (2 if style is Style.NEOVIM else 1)
     assert sent["label"] == "qmlx: rewrite"
     (change,) = sent["edit"]["documentChanges"]
     assert change["textDocument"] == {"uri": uri, "version": editor.buffers[uri][0] - 1}
@@ -228,7 +229,6 @@ async def test_lines_that_have_moved_are_found(b: Bench, style: Style, typed: st
     b.gate.open()
     assert await ended(editor, "t") == "rewrite: applied"
     assert editor.text(uri) == new
-    assert len(editor.edits) == 1
     assert await editor.leave()
 
 
@@ -299,23 +299,49 @@ async def test_somebody_who_never_stops_typing(b: Bench) -> None:
     assert await editor.leave()
 
 
-async def test_neovims_version_0_is_not_checked_and_the_text_shows_it(b: Bench) -> None:
-    """What is done to a text that nobody has touched is not refused by Neovim when somebody touches it just then."""
+@pytest.mark.parametrize("typed", ["nothing", "before the first edit", "before the second", "into the lines"])
+async def test_neovims_version_0_is_not_checked_so_it_is_made_to_count(b: Bench, typed: str) -> None:
+    """What is done to a text that nobody has touched is not refused when somebody touches it just then, and what they
+    have typed may not have been sent yet: Neovim waits for a pause."""
     editor = await editor_of(b, Style.NEOVIM)
     uri = editor.show(b.project / "a.py", CODE, version=0)
-    editor.before_edit = lambda: editor.type(uri, 0, 0, 0, "\n")
+    come = 0
+
+    def comes() -> None:
+        nonlocal come
+        come += 1
+        if come == {"before the first edit": 1, "into the lines": 1, "before the second": 2}.get(typed):
+            editor.holds_back = True
+            line = 4 if typed == "into the lines" else 0
+            editor.type(uri, line, 0, 0, "#\n")
+            asyncio.get_running_loop().call_soon(editor.flush)
+
+    editor.before_edit = comes
     said = await run(editor, "qmlx.rewrite", at(uri))
-    assert said == f"rewrite: not applied: {apply.UNCLEAR}"
-    assert told(editor) == [(WARNING, said)]
-    assert len(editor.edits) == 1
+    first, *others = editor.edits
+    nothing = {"range": span(0, 0), "newText": "", "annotationId": "qmlx"}
+    assert first["edit"]["documentChanges"][0]["edits"] == [nothing]
+    assert all(one["edit"]["documentChanges"][0]["textDocument"]["version"] > 0 for one in others)
+    if typed == "into the lines":
+        assert said == "rewrite: not applied: the lines have changed meanwhile"
+        assert editor.text(uri) == CODE.replace("    return", "#\n    return", 1)
+        assert told(editor) == [(WARNING, said)]
+    else:
+        assert said == "rewrite: applied"
+        assert editor.text(uri) == ("" if typed == "nothing" else "#\n") + DONE
     assert await editor.leave()
 
 
-async def test_neovims_version_0_when_nobody_types(b: Bench) -> None:
-    editor = await editor_of(b, Style.NEOVIM)
-    uri = editor.show(b.project / "a.py", CODE, version=0)
-    assert await run(editor, "qmlx.rewrite", at(uri)) == "rewrite: applied"
-    assert editor.text(uri) == DONE
+async def test_a_change_in_the_wrong_place_is_seen(b: Bench) -> None:
+    """An editor that checks nothing at all."""
+    editor = await editor_of(b, client="emacs-28-eglot-1.9")
+    editor._fits = lambda _edit: True  # type: ignore[method-assign]
+    uri = editor.show(b.project / "a.py", CODE)
+    editor.before_edit = lambda: editor.type(uri, 0, 0, 0, "\n")
+    said = await run(editor, "qmlx.rewrite", at(uri))
+    assert said.startswith(f"rewrite: not applied: {apply.UNCLEAR}; the answer is in ")
+    assert told(editor) == [(WARNING, said)]
+    assert len(editor.edits) == 1
     assert await editor.leave()
 
 
