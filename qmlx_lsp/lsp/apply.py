@@ -20,6 +20,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.stream import TITLE
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.workspace.document import Document
 from qmlx_lsp.workspace.edits import Replace
@@ -32,7 +33,7 @@ APPLY_S = 10.0
 FOLLOW_S = 2.0
 """Seconds that the change may take to follow the answer; editors send changes up to 0.2 seconds late."""
 ATTEMPTS_MAX = 3
-"""How often an edit is sent at most, when the user types faster than it comes."""
+"""How often an editor is asked at most, when its user types faster than edits come."""
 ANNOTATION = "qmlx"
 
 GONE = "the document is not open any more"
@@ -99,17 +100,18 @@ async def edit(connection: Connection, uri: str, job: Job, label: str, make: Cal
         if job.cancelled:
             return Outcome(applied=False, reason=CANCELLED)
         connection.disown(job)
-        reason = ""
+        reason, counts = "", False
         for _ in range(ATTEMPTS_MAX):
             document = connection.registry.mirror.copy(connection, uri)
-            if document is not None and document.version == 0 and connection.client.unchecked_zero:
-                await _count(connection, document, label)
-                document = connection.registry.mirror.copy(connection, uri)
             if document is None or not document.synced:
                 return Outcome(applied=False, reason=GONE)
             planned = make(document.text)
             if not planned.edits:
                 return Outcome(applied=False, reason=planned.reason)
+            if document.version == 0 and connection.client.unchecked_zero and not counts:
+                counts = True
+                await _count(connection, document)
+                continue
             outcome, newer = await _attempt(connection, document, planned, label)
             if outcome.applied or newer is None:
                 return outcome
@@ -121,13 +123,13 @@ async def edit(connection: Connection, uri: str, job: Job, label: str, make: Cal
         connection.editing.release()
 
 
-async def _count(connection: Connection, document: Document, label: str) -> None:
+async def _count(connection: Connection, document: Document) -> None:
     """Have an editor that does not check version 0 count on: an edit of nothing comes back as a change with a version
     that it does check, behind all that its user has typed and it has not sent yet."""
     watch = Watch(connection, document.uri, lambda _text: True)
     try:
-        said = await send(connection, workspace_edit(connection, document, (Replace(0, 0, ""),), label), label, watch)
-        if said is None and not watch.done:
+        nothing = workspace_edit(connection, document, (Replace(0, 0, ""),), TITLE)
+        if await send(connection, nothing, None, watch) is None and not watch.done:
             await watch.until_done(FOLLOW_S, None)
     finally:
         watch.stop()
@@ -164,7 +166,7 @@ async def _until_newer(watch: Watch) -> None:
         return
 
 
-async def send(connection: Connection, what: types.WorkspaceEdit, label: str, watch: Watch) -> str | None:
+async def send(connection: Connection, what: types.WorkspaceEdit, label: str | None, watch: Watch) -> str | None:
     """Send an edit, and wait for the answer or until it is seen to be done; why the editor says that it has not
     applied it, None if it does not say so."""
     metadata = types.WorkspaceEditMetadata(is_refactoring=False) if connection.client.refactors else None
