@@ -32,6 +32,7 @@ from qmlx_lsp.session.loading import Loader
 from qmlx_lsp.session.registry import Registry
 from qmlx_lsp.session.session import Services, Session
 from qmlx_lsp.settings import GIB, Settings
+from qmlx_lsp.storage.answers import Answers
 from qmlx_lsp.storage.checkpoints import CheckpointStore
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.storage.files import FileSystem
@@ -74,6 +75,7 @@ class App:
             ),
             Loader(self._worker, settings.model.name, thinking=settings.model.thinking, today=today),
         )  # fmt: skip
+        self.registry.answers = Answers(paths.answers)
         if problem:
             self.registry.notice(TROUBLE, problem)
 

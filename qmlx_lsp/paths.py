@@ -40,6 +40,10 @@ class Paths:
         return self.cache / "checkpoints"
 
     @property
+    def answers(self) -> Path:
+        return self.cache / "answers"
+
+    @property
     def models(self) -> Path:
         return self.cache / "models"
 

@@ -21,6 +21,7 @@ from qmlx_lsp.errors import DaemonError, QuestionError
 from qmlx_lsp.paths import Paths
 from qmlx_lsp.settings import GIB, load
 from qmlx_lsp.storage import forgetting, survey, upkeep
+from qmlx_lsp.storage.answers import Answers
 from qmlx_lsp.storage.conversations import ConversationLog
 from qmlx_lsp.storage.files import OsFiles
 from qmlx_lsp.storage.leases import owners
@@ -87,6 +88,7 @@ def _directly(where: Paths, root: str) -> dict[str, Any]:
             with upkeep.opened(OsFiles(), where.checkpoints, quota) as catalog:
                 gone = forgetting.forget_checkpoints(log, root, catalog)
         forgotten = forgetting.forget_text(log, root, gone)
+        Answers(where.answers).forget(Path(root))
     if forgotten is None:
         raise QuestionError(f"There is no conversation for {root} any more.")
     return forgotten.as_dict()

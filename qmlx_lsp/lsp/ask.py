@@ -11,7 +11,7 @@ from typing import Any
 from qmlx_lsp.errors import QmlxError, QuestionError
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, lines_from
-from qmlx_lsp.lsp.methods import AskParams, ask_params, context_params, conversation_params
+from qmlx_lsp.lsp.methods import ask_params, context_params, conversation_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.lsp.stream import Feed
 from qmlx_lsp.session.event import Answer, Ask, Job
@@ -29,10 +29,10 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
     feed: Feed | None = None
     try:
         wanted = ask_params(params)
-        path = None if wanted.uri is None else _path(connection, wanted.uri)
+        path = None if wanted.uri is None else document_path(connection, wanted.uri)
         root = root_of(connection, wanted.root, path)
-        lines, at = _lines(connection, wanted.uri, lines_from(wanted.range), cursor_from(wanted.range))
-        found = _diagnostics(connection, wanted)
+        lines, at = told_lines(connection, wanted.uri, lines_from(wanted.range), cursor_from(wanted.range))
+        found = diagnostics_of(connection, wanted.uri, wanted.diagnostics)
         question = Ask(wanted.text, path, lines, wanted.max_tokens, at, found)
         if wanted.uri is not None:
             connection.registry.mirror.touch(connection, wanted.uri)
@@ -56,7 +56,7 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
             connection.disown(job)
 
 
-def _path(connection: Connection, uri: str) -> str:
+def document_path(connection: Connection, uri: str) -> str:
     """The document's file, or its URI if it is open and has no file yet; of a cell those of its notebook. Raises
     QuestionError."""
     notebook = connection.registry.notebooks.of_cell(connection, uri)
@@ -67,23 +67,23 @@ def _path(connection: Connection, uri: str) -> str:
     return file_path(uri)
 
 
-def _diagnostics(connection: Connection, wanted: AskParams) -> tuple[Diagnostic, ...] | None:
+def diagnostics_of(connection: Connection, uri: str | None, given: Any = None) -> tuple[Diagnostic, ...] | None:
     """What checkers say of the document, as the editor says now or has let us see. Raises QuestionError."""
-    if wanted.uri is None:
+    if uri is None:
         return None
     registry = connection.registry
-    document = registry.mirror.document(wanted.uri)
+    document = registry.mirror.document(uri)
     found = None if document is None else connection.checked.of(document.uri, document.version)
-    if wanted.diagnostics is not None:
-        found = diagnostics_from(wanted.diagnostics)
-    notebook = registry.notebooks.of_cell(connection, wanted.uri)
+    if given is not None:
+        found = diagnostics_from(given)
+    notebook = registry.notebooks.of_cell(connection, uri)
     if not found or notebook is None:
         return found
-    before, total = registry.notebooks.lines(notebook, wanted.uri) or (0, 0)
+    before, total = registry.notebooks.lines(notebook, uri) or (0, 0)
     return tuple(replace(one, line=before + min(one.line, total)) for one in found)
 
 
-def _lines(
+def told_lines(
     connection: Connection, uri: str | None, lines: tuple[int, int] | None, at: int | None
 ) -> tuple[tuple[int, int] | None, int | None]:
     """The lines that are pointed at, where the text that is told has them: a cell's in the script of its notebook.

@@ -1,27 +1,50 @@
 """``workspace/executeCommand``: one table of commands, by the names that editors' packages and scripts rely on.
 
-Arguments are nothing, one plain text (Helix has no more), or one object.
+Arguments are nothing, plain texts and numbers (Helix has no more), or one object.
+
+Invariant: what a command is about is taken while its message is handled (``arriving``), in the order in which
+messages come; the command itself runs a moment later, when other messages may have been handled.
 """
 
 from __future__ import annotations
 
+import asyncio
 import reprlib
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
 
 from qmlx_lsp.errors import QmlxError, QuestionError
-from qmlx_lsp.lsp import tools
+from qmlx_lsp.lsp import answers, assist, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import folder_path
 from qmlx_lsp.lsp.methods import cancel_params, run_tool_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
+from qmlx_lsp.workspace.instructions import Kind
 
 # A command's arguments, and the token of the progress that the editor shows for it.
 Token = str | int | None
 Command = Callable[[Connection, list[Any], Token], Awaitable[Any]]
+
+# What the command of the message that is handled is about, or why it cannot be.
+_about: ContextVar[tuple[assist.About | Exception | None]] = ContextVar("_about", default=(None,))
+
+
+def arriving(connection: Connection, method: Any, params: Any) -> None:
+    """A request has come and is about to be handled; see the module's invariant."""
+    if method != types.WORKSPACE_EXECUTE_COMMAND:
+        return
+    kind = ASSISTING.get(params.command)
+    if kind is None:
+        return
+    try:
+        _about.set((assist.arrived(connection, kind, list(params.arguments or ())),))
+    except Exception as error:  # noqa: BLE001 - the handler raises it; here it would end the connection
+        _about.set((error,))
 
 
 async def execute(connection: Connection, params: types.ExecuteCommandParams) -> Any:
@@ -42,7 +65,11 @@ async def _new_conversation(connection: Connection, arguments: list[Any], _token
 async def _forget_conversation(connection: Connection, arguments: list[Any], _token: Token) -> dict[str, Any]:
     if not arguments:
         raise QuestionError("Say which conversation is to be forgotten: {root}, the path or file URI of its folder.")
-    return await connection.registry.forget(_root(connection, arguments))
+    root, shown = _root(connection, arguments), connection.registry.answers
+    forgotten = await connection.registry.forget(root)
+    if shown is not None:
+        await asyncio.to_thread(shown.forget, root)
+    return forgotten
 
 
 async def _run_tool(connection: Connection, arguments: list[Any], token: Token) -> dict[str, Any]:
@@ -53,11 +80,40 @@ async def _cancel(connection: Connection, arguments: list[Any], _token: Token) -
     return {"cancelled": connection.cancel_jobs(cancel_params(arguments))}
 
 
+async def _assist(kind: Kind, connection: Connection, _arguments: list[Any], token: Token) -> dict[str, Any]:
+    (about,) = _about.get()
+    assert about is not None, "the message has come by"
+    if isinstance(about, Exception):
+        raise about
+    return await assist.assist(connection, kind, about, token)
+
+
+async def _status(connection: Connection, _arguments: list[Any], _token: Token) -> dict[str, Any]:
+    """The status, and a line of it for editors that show no answers of commands."""
+    found = await connection.registry.status(connection.clients())
+    if not connection.client.panel:
+        model, running = found["model"], found["queue"]["running"]
+        kept = sum(one["live_tokens"] for one in found["conversations"])
+        line = f"{model['name']}: {model['state']}; {kept:,} tokens in memory, {running} running"
+        connection.protocol.notify(
+            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=types.MessageType.Info, message=line)
+        )
+    return found
+
+
+async def _show_conversation(connection: Connection, arguments: list[Any], _token: Token) -> dict[str, str | None]:
+    return await answers.show_conversation(connection, _root(connection, arguments))
+
+
+ASSISTING = {f"qmlx.{kind.value}": kind for kind in Kind}
 COMMANDS: dict[str, Command] = {
     "qmlx.newConversation": _new_conversation,
     "qmlx.forgetConversation": _forget_conversation,
     tools.RUN_TOOL: _run_tool,
     "qmlx.cancel": _cancel,
+    "qmlx.status": _status,
+    "qmlx.showConversation": _show_conversation,
+    **{name: partial(_assist, kind) for name, kind in ASSISTING.items()},
 }
 
 

@@ -17,15 +17,14 @@ from lsprotocol import types
 
 from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.lsp.checked import Checked
+from qmlx_lsp.lsp.client import Client
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
-from qmlx_lsp.workspace.document import Document
-from qmlx_lsp.workspace.mirror import uri_to_path
+from qmlx_lsp.workspace.mirror import canonical_uri, uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
 T = TypeVar("T")
 
-ARRIVED_MAX = 1_000  # requests whose document is held until they are looked at
 
 ROOTS_KEPT = 1_000  # documents of which it is remembered in which folder they lie
 
@@ -66,16 +65,18 @@ class Connection:
         self._root_of: dict[str, Path | None] = {}
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
+        self.client = Client()
         self.process_id: int | None = None
         self.trusted = True
         self.exclude: list[str] = []
         self.checked = Checked()
         self.inline = InlineOptions()
-        self.arrived: dict[Any, Document] = {}  # by request, the document it is about as it was when the request came
+        self.editing = asyncio.Lock()  # edits of ours go out one after another
         self.stop_notices: Callable[[], None] | None = None
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}
         self._turns: set[asyncio.Task[Any]] = set()
+        self._watching: dict[str, list[Callable[[], None]]] = {}
 
     @property
     def job_id(self) -> str:
@@ -108,13 +109,24 @@ class Connection:
         if self.exclude and root not in self.roots and not project.has_said(self):
             project.exclude(self, self.exclude)
 
-    def note_arrival(self, request: Any, uri: str) -> None:
-        """A request about a document has come, and is looked at later: other messages may be taken before."""
-        document = self.registry.mirror.copy(self, uri)
-        if document is not None:
-            while len(self.arrived) >= ARRIVED_MAX:  # those that were cancelled before they were looked at
-                del self.arrived[next(iter(self.arrived))]
-            self.arrived[request] = document
+    def watch(self, uri: str, seen: Callable[[], None]) -> Callable[[], None]:
+        """Call ``seen`` behind every change of this editor's copy of the document, its end included; returns how to
+        stop."""
+        key = canonical_uri(uri)
+        watchers = self._watching.setdefault(key, [])
+        watchers.append(seen)
+
+        def stop() -> None:
+            watchers.remove(seen)
+            if not watchers and self._watching.get(key) is watchers:
+                del self._watching[key]
+
+        return stop
+
+    def changed(self, uri: str) -> None:
+        """This editor's copy of the document has changed."""
+        for seen in tuple(self._watching.get(canonical_uri(uri), ())):
+            seen()
 
     def own(self, job: Job, job_id: str, work_done_token: str | int | None) -> None:
         self._jobs[job] = Held(job_id, work_done_token)

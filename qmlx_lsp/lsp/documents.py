@@ -53,6 +53,7 @@ def _open(connection: Connection, given: Any) -> str | None:
         mirror.missed(connection, item.uri, item.version)
     else:
         mirror.open(connection, item.uri, item.language, item.version, item.text)
+    connection.changed(item.uri)
     return item.uri
 
 
@@ -60,6 +61,7 @@ def _close(connection: Connection, uri: str) -> None:
     connection.registry.mirror.close(connection, uri)
     connection.registry.inline.closed(connection, canonical_uri(uri))
     connection.checked.forget(uri)
+    connection.changed(uri)
 
 
 def _change(connection: Connection, document: Any, events: Any) -> str | None:
@@ -75,6 +77,7 @@ def _change(connection: Connection, document: Any, events: Any) -> str | None:
         mirror.change(connection, uri, version, changes, connection.encoding)
         if (document := mirror.copy(connection, uri)) is not None:
             connection.registry.inline.changed(connection, canonical_uri(uri), document)
+    connection.changed(uri)
     return uri
 
 

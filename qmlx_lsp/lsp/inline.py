@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,9 @@ LABEL_CHARS_MAX = 60  # of an item in a list
 LAST = "\U0010ffff"  # sorts behind whatever else an editor's list holds
 
 
+_document: ContextVar[Document | None] = ContextVar("_document", default=None)
+
+
 @dataclass(frozen=True, slots=True)
 class _At:
     """A place in a document: ``line`` and columns in code points; what is before ``start`` stays as it is."""
@@ -45,9 +49,15 @@ class _At:
     selected: str
 
 
+def arriving(connection: Connection, method: str, params: Any) -> None:
+    """A request has come: what it is about is the text as it is now. Runs before the next message is taken."""
+    if method in (types.TEXT_DOCUMENT_INLINE_COMPLETION, types.TEXT_DOCUMENT_COMPLETION):
+        _document.set(connection.registry.mirror.copy(connection, params.text_document.uri))
+
+
 async def inline_completion(connection: Connection, params: types.InlineCompletionParams) -> Any:
     """At most one item. Cancelled, it raises CancelledError once the model has stopped."""
-    at = _at(connection, params.text_document.uri, params.position, params.context.selected_completion_info)
+    at = _at(connection, params.position, params.context.selected_completion_info)
     invoked = params.context.trigger_kind is types.InlineCompletionTriggerKind.Invoked
     text = await _completed(connection, at, invoked=invoked)
     if at is None or not text:
@@ -61,7 +71,7 @@ async def completion(connection: Connection, params: types.CompletionParams) -> 
     """At most one item, behind all others, that nobody takes by accident."""
     if not connection.inline.in_list:
         return types.CompletionList(is_incomplete=True, items=[])
-    at = _at(connection, params.text_document.uri, params.position, None)
+    at = _at(connection, params.position, None)
     text = await _completed(connection, at, invoked=False)
     if at is None or not text:
         return types.CompletionList(is_incomplete=True, items=[])
@@ -97,11 +107,9 @@ async def _completed(connection: Connection, at: _At | None, *, invoked: bool) -
     return text if connection.registry.mirror.copy(connection, at.document.uri) is at.document else ""
 
 
-def _at(connection: Connection, uri: str, position: types.Position, selected: Any) -> _At | None:
+def _at(connection: Connection, position: types.Position, selected: Any) -> _At | None:
     """Where that is in the document as it was when the request came; None where there is no such place."""
-    document = connection.arrived.pop(connection.protocol.msg_id, None)
-    if document is None:
-        document = connection.registry.mirror.copy(connection, uri)
+    document = _document.get()
     if document is None or not document.synced or position.line >= len(document.lines):
         return None
     whole, encoding = document.lines[position.line], connection.encoding

@@ -13,6 +13,7 @@ from lsprotocol import types
 
 from qmlx_lsp.lsp import configuration
 from qmlx_lsp.lsp.actions import KINDS_OFFERED
+from qmlx_lsp.lsp.client import Client
 from qmlx_lsp.lsp.commands import COMMANDS
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import choose_encoding, folder_path, roots_from
@@ -27,6 +28,7 @@ KINDS = {Phase.FAILED: "Error"}
 
 def initialize(connection: Connection, params: types.InitializeParams) -> None:
     connection.capabilities = params.capabilities
+    connection.client = Client.of(params)
     connection.encoding = choose_encoding(params.capabilities)
     connection.set_roots(roots_from(params))
     connection.process_id = params.process_id

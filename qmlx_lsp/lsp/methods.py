@@ -49,38 +49,38 @@ class AskParams:
 
 def ask_params(params: Any) -> AskParams:
     """Check and unpack. Raises QuestionError naming the field."""
-    given = _mapping(params, f"The parameters of {ASK}")
+    given = mapping(params, f"The parameters of {ASK}")
     document = given.get("textDocument")
     uri = None
     if document is not None:
-        uri = _field(_mapping(document, "textDocument"), "uri", str, "textDocument.uri")
+        uri = field(mapping(document, "textDocument"), "uri", str, "textDocument.uri")
         if uri is None:
             raise QuestionError("textDocument.uri is missing: give the URI of a file, or no textDocument.")
     return AskParams(
-        text=_field(given, "text", str, "text") or "",
+        text=field(given, "text", str, "text") or "",
         uri=uri,
         range=given.get("range"),
-        root=_field(given, "root", str, "root"),
-        max_tokens=_field(given, "maxTokens", int, "maxTokens"),
-        work_done_token=_token(given, "workDoneToken"),
-        partial_result_token=_token(given, "partialResultToken"),
+        root=field(given, "root", str, "root"),
+        max_tokens=field(given, "maxTokens", int, "maxTokens"),
+        work_done_token=token_of(given, "workDoneToken"),
+        partial_result_token=token_of(given, "partialResultToken"),
         diagnostics=given.get("diagnostics"),
     )
 
 
 def conversation_params(params: Any) -> tuple[str | None, int | None]:
     """``root`` and ``limit``. Raises QuestionError naming the field."""
-    given = _mapping(params, f"The parameters of {CONVERSATION}")
-    limit = _field(given, "limit", int, "limit")
+    given = mapping(params, f"The parameters of {CONVERSATION}")
+    limit = field(given, "limit", int, "limit")
     if limit is not None and limit < 0:
         raise QuestionError(f"limit is {limit}, but must be 0 or more.")
-    return _field(given, "root", str, "root"), None if limit is None else min(limit, TURNS_MAX)
+    return field(given, "root", str, "root"), None if limit is None else min(limit, TURNS_MAX)
 
 
 def context_params(params: Any) -> tuple[str | None, str | None]:
     """``root`` and ``file``. Raises QuestionError naming the field."""
-    given = _mapping(params, f"The parameters of {CONTEXT}")
-    return _field(given, "root", str, "root"), _field(given, "file", str, "file")
+    given = mapping(params, f"The parameters of {CONTEXT}")
+    return field(given, "root", str, "root"), field(given, "file", str, "file")
 
 
 def focused(params: Any) -> str | None:
@@ -103,14 +103,14 @@ class ToolResultParams:
 
 def tool_result_params(params: Any) -> ToolResultParams:
     """Check and unpack. Raises QuestionError naming the field."""
-    given = _mapping(params, f"The parameters of {TOOL_RESULT}")
-    name, output = _field(given, "name", str, "name"), _field(given, "output", str, "output")
+    given = mapping(params, f"The parameters of {TOOL_RESULT}")
+    name, output = field(given, "name", str, "name"), field(given, "output", str, "output")
     if name is None or not name.strip():
         raise QuestionError("name is missing: say which tool the result is from.")
     if output is None:
         raise QuestionError('output is missing: give what the tool has printed, "" for nothing.')
-    command, exit_code = _field(given, "command", str, "command"), _field(given, "exitCode", int, "exitCode")
-    return ToolResultParams(_field(given, "root", str, "root"), name, command or "", exit_code, output)
+    command, exit_code = field(given, "command", str, "command"), field(given, "exitCode", int, "exitCode")
+    return ToolResultParams(field(given, "root", str, "root"), name, command or "", exit_code, output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +127,8 @@ def run_tool_params(arguments: Sequence[Any]) -> RunToolParams:
     """Check and unpack: nothing, an object, or one or two texts. Raises QuestionError."""
     first = arguments[0] if arguments else None
     if isinstance(first, Mapping) and len(arguments) == 1:
-        name, root = _field(first, "name", str, "name"), _field(first, "root", str, "root")
-        return RunToolParams(name, root, None, _token(first, "workDoneToken"))
+        name, root = field(first, "name", str, "name"), field(first, "root", str, "root")
+        return RunToolParams(name, root, None, token_of(first, "workDoneToken"))
     if len(arguments) > 2 or not all(isinstance(argument, str) for argument in arguments):
         shown = reprlib.repr(list(arguments))
         raise QuestionError(f"{shown} is no tool: give its name, its name and a path, or {{name, root}}.")
@@ -145,13 +145,15 @@ def cancel_params(arguments: Sequence[Any]) -> str | None:
     return given
 
 
-def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+def mapping(value: Any, name: str) -> Mapping[str, Any]:
+    """Raises QuestionError for anything else."""
     if not isinstance(value, Mapping):
         raise QuestionError(f"{name} must be an object.")
     return value
 
 
-def _field(given: Mapping[str, Any], key: str, kind: type, name: str) -> Any:
+def field(given: Mapping[str, Any], key: str, kind: type, name: str) -> Any:
+    """``given[key]``, None where it is missing. Raises QuestionError for another kind."""
     value = given.get(key)
     if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
         shown = reprlib.repr(value)
@@ -159,7 +161,8 @@ def _field(given: Mapping[str, Any], key: str, kind: type, name: str) -> Any:
     return value
 
 
-def _token(given: Mapping[str, Any], key: str) -> str | int | None:
+def token_of(given: Mapping[str, Any], key: str) -> str | int | None:
+    """The token of a progress. Raises QuestionError for what is none."""
     value = given.get(key)
     if value is None or (isinstance(value, (str, int)) and not isinstance(value, bool)):
         return value

@@ -66,10 +66,6 @@ for _name in ("pygls", "pygls.protocol", "pygls.protocol.json_rpc", "pygls.proto
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
-ABOUT_A_TEXT = frozenset({types.TEXT_DOCUMENT_INLINE_COMPLETION, types.TEXT_DOCUMENT_COMPLETION})
-"""Requests whose answer is for the text as it was when they came."""
-
-
 class RequestFailedError(JsonRpcException):
     """A request that cannot be served; the message is the one line the user sees."""
 
@@ -93,13 +89,12 @@ class Reader(Protocol):
 
 
 class QmlxProtocol(LanguageServerProtocol):
-    """See the module's docstring. ``on_exit`` is called for ``exit``, ``complete`` may add to our capabilities, and
-    ``on_arrival(id, uri)`` is told of requests about a text, before the next message is taken."""
+    """See the module's docstring. ``on_exit`` is called for ``exit``, ``complete`` may add to our capabilities.
+    ``arriving(method, params)`` sees every request before it is handled, in the context of its handler."""
 
     on_exit: Callable[[], None] = staticmethod(lambda: None)
     complete: Callable[[types.ServerCapabilities], None] = staticmethod(lambda _capabilities: None)
-
-    on_arrival: Callable[[Any, str], None] = staticmethod(lambda _id, _uri: None)
+    arriving: Callable[[str, Any], None] = staticmethod(lambda _method, _params: None)
 
     @lsp_method(types.INITIALIZE)
     def lsp_initialize(self, params: types.InitializeParams) -> Generator[Any, Any, types.InitializeResult]:
@@ -138,8 +133,6 @@ class QmlxProtocol(LanguageServerProtocol):
             # Columns are counted as the first one said, for as long as the connection lives.
             self._refuse(message, "The server has been initialized already.")
         elif not self._shutdown or method == types.EXIT:
-            if method in ABOUT_A_TEXT:
-                self.on_arrival(message.id, message.params.text_document.uri)
             super().handle_message(message)
         elif hasattr(message, "method"):
             self._refuse(message, "The server is shutting down.")
@@ -150,6 +143,10 @@ class QmlxProtocol(LanguageServerProtocol):
         if getattr(message, "id", None) is not None:
             error = types.ResponseError(code=int(types.ErrorCodes.InvalidRequest), message=why)
             self._send_response(message.id, error=error)
+
+    def _handle_request(self, msg_id: Any, method_name: str, params: Any) -> None:
+        self.arriving(method_name, params)
+        super()._handle_request(msg_id, method_name, params)
 
     def _handle_response(self, msg_id: Any, result: Any = None, error: Any = None) -> None:
         future: Any = self._request_futures.get(msg_id)

@@ -121,6 +121,11 @@ def _serve_requests(server: QmlxServer, connection: Connection) -> None:
         return await commands.execute(connection, params)
 
 
+def _arriving(connection: Connection, method: str, params: Any) -> None:
+    commands.arriving(connection, method, params)
+    inline.arriving(connection, method, params)
+
+
 async def serve(
     registry: Registry, reader: Reader, writer: Any, clients: Callable[[], int], first_line: bytes = b""
 ) -> bool:
@@ -134,8 +139,8 @@ async def serve(
     assert isinstance(protocol, QmlxProtocol)
     ended = asyncio.Event()
     protocol.on_exit = ended.set
-    protocol.on_arrival = connection.note_arrival
     protocol.complete = lambda capabilities: lifecycle.complete(connection, capabilities)
+    protocol.arriving = lambda method, params: _arriving(connection, method, params)
     protocol.set_writer(writer)
     reading = asyncio.ensure_future(read_messages(reader, server, first_line))
     waits: list[asyncio.Future[Any]] = [

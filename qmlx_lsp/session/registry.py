@@ -32,6 +32,7 @@ from qmlx_lsp.session.tools import Tools
 from qmlx_lsp.session.turn import CANCELLED_EARLY, run_turn
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import GIB
+from qmlx_lsp.storage.answers import Answers
 from qmlx_lsp.transcript.entry import Finish
 from qmlx_lsp.workspace.cells import Notebooks
 from qmlx_lsp.workspace.changes import Changes
@@ -55,6 +56,7 @@ class Registry:
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}
         self.tools = Tools(services.settings.tools)
+        self.answers: Answers | None = None  # where editors without a panel are shown answers
         self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}

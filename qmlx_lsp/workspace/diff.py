@@ -23,8 +23,8 @@ MAX_WORK = 4_000_000
 
 NO_NEWLINE = "\\ No newline at end of file\n"
 
-# (equal, start in old, end in old, start in new, end in new), in lines.
-_Block = tuple[bool, int, int, int, int]
+# (equal, start in old, end in old, start in new, end in new), in lines from 0.
+Block = tuple[bool, int, int, int, int]
 # (start in old, start in new, lines): a run of equal lines.
 _Run = tuple[int, int, int]
 
@@ -39,7 +39,7 @@ def unified(old: str, new: str, *, context_lines: int = 2) -> str:
     if a == b:
         return ""
     out: list[str] = []
-    for hunk in _hunks(_blocks(a, b), context_lines):
+    for hunk in _hunks(line_blocks(a, b), context_lines):
         (_, a_start, _, b_start, _), (_, _, a_end, _, b_end) = hunk[0], hunk[-1]
         out.append(f"@@ -{_span(a_start, a_end)} +{_span(b_start, b_end)} @@\n")
         for equal, a_from, a_to, b_from, b_to in hunk:
@@ -56,7 +56,7 @@ def carried(old: str, new: str, ranges: Sequence[Range], *, context_lines: int =
     same lines where they stand now, and every change with its context. Lines count from 1, both ends included."""
     a, b = split_lines(to_lf(old)), split_lines(to_lf(new))
     known: list[Range] = []
-    for equal, a_start, a_end, b_start, b_end in _blocks(a, b):
+    for equal, a_start, a_end, b_start, b_end in line_blocks(a, b):
         if not equal:
             known.append((max(b_start - context_lines, 0) + 1, min(b_end + context_lines, len(b))))
             continue
@@ -76,7 +76,7 @@ def _marked(mark: str, line: str) -> str:
     return mark + line if line.endswith("\n") else f"{mark}{line}\n{NO_NEWLINE}"
 
 
-def _blocks(a: list[str], b: list[str]) -> Iterator[_Block]:
+def line_blocks(a: list[str], b: list[str]) -> Iterator[Block]:
     """Alternating equal and changed blocks that cover both sides; the first and the last are equal ones."""
     at_a = at_b = start_a = start_b = 0
     for run_a, run_b, size in [*_runs(a, b), (len(a), len(b), 0)]:
@@ -153,10 +153,10 @@ def _cost(a: list[str], b: list[str]) -> int:
     return min(len(a), len(b)) * (len(a) + pairs) if pairs else 0
 
 
-def _hunks(blocks: Iterator[_Block], context: int) -> Iterator[list[_Block]]:
+def _hunks(blocks: Iterator[Block], context: int) -> Iterator[list[Block]]:
     """Changes with up to ``context`` equal lines around them; changes closer than twice that share a hunk."""
-    hunk: list[_Block] = []
-    before: _Block | None = None
+    hunk: list[Block] = []
+    before: Block | None = None
     for block in blocks:
         equal, a_start, a_end, b_start, b_end = block
         if not equal:

@@ -1,7 +1,7 @@
 """What a question names with ``@``: ``@src/a.py``, ``@src/a.py:10-40``, ``@"a b.py":7``.
 
 It must never take a decorator, an address or a package for a file: a name counts only when there is such a file, and
-that is the caller's to find out.
+that is the caller's to find out. Code in a fenced block names nothing.
 
 Invariant: every mention's ``path`` is what was written, less punctuation that ends a sentence.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+
+from qmlx_lsp.workspace.blocks import outside
 
 _MENTION = re.compile(r'(?<![\w@/.])@(?:"([^"\n]+)"|([^\s"@`\'<>|*]+))')
 _LINES = re.compile(r"(.+?):(\d{1,9})(?:-(\d{1,9}))?\Z", re.DOTALL)
@@ -28,6 +30,7 @@ class Mention:
 def mentions(question: str) -> list[Mention]:
     """The mentions in a question, in order, each once."""
     found = []
+    question = outside(question)
     for match in _MENTION.finditer(question):
         if match[1] is not None:
             behind = _LINES_BEHIND.match(question, match.end())

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import AsyncIterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -178,6 +179,11 @@ async def test_forgotten_is_gone_from_every_file(h: Home, daemon: bool) -> None:
     await ask(h, f"Remember {CANARY}?")
     await one(h, "--new")
     await ask(h, f"Again {CANARY}?")
+    editor = await h.connect()
+    shown = await editor.request("workspace/executeCommand", {"command": "qmlx.showConversation"})
+    assert Path(shown["file"]).name in holding(h)
+    editor.of("window/showMessage")
+    assert await editor.leave() == 0
     if not daemon:
         assert (await h.run("daemon", "stop"))[0] == 0
     entries = await log_of(h)

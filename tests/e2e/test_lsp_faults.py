@@ -191,7 +191,8 @@ async def test_b08_ranges_in_wide_characters(b: Bench) -> None:
     for start, end in ((9, 10), (10, 10), (12, 17), (13, 14), (400, 401)):
         span = {"start": {"line": 0, "character": start}, "end": {"line": 0, "character": end}}
         actions = {**about, "range": span, "context": {"diagnostics": []}}
-        assert await editor.request("textDocument/codeAction", actions) == []
+        offered = await editor.request("textDocument/codeAction", actions)
+        assert {action["command"]["arguments"][0]["uri"] for action in offered} == {file.as_uri()}
         await editor.request("qmlx/ask", {"text": "Q", **about, "range": span})
     assert all("next" not in text for text in told(b)[1:]), "the selected line and no other"
     assert "# 소 ─ 👩\u200d💻\n" in told(b)[-1]

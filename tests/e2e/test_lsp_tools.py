@@ -105,7 +105,7 @@ async def test_it_is_offered(b: Bench) -> None:
     editor = InMemory(b.app)
     offered = (await editor.initialize(initialize_params("helix-25.07", b.project)))["capabilities"]
     assert {RUN, CANCEL} <= set(offered["executeCommandProvider"]["commands"])
-    assert offered["codeActionProvider"] == {"codeActionKinds": ["source"]}
+    assert "source" in offered["codeActionProvider"]["codeActionKinds"]
     assert offered["experimental"]["qmlx"]["toolResult"] is True
     assert await editor.leave()
 
@@ -352,7 +352,7 @@ async def actions_at(editor: InMemory, file: Path, uri: str | None = None, **con
 
 
 async def test_code_actions_are_commands_that_run(b: Bench) -> None:
-    editor = await editor_of(b)
+    editor = await editor_of(b, "helix-25.07")
     file = b.project / "a.py"
     offered = await actions_at(editor, file)
     titles = ["Run the tests and tell qmlx", "Run hang and tell qmlx", "Run missing and tell qmlx"]

@@ -30,3 +30,9 @@ from qmlx_lsp.workspace.mentions import Mention, mentions
 )
 def test_mentions(question, want):
     assert mentions(question) == want
+
+
+def test_code_in_a_fenced_block_names_nothing():
+    asked = "Why @a.py?\n```python\n@b.py:3\n@cache\n```\nand @c.py"
+    assert [mention.path for mention in mentions(asked)] == ["a.py", "c.py"]
+    assert [mention.path for mention in mentions("```\n@open.py")] == ["open.py"]
