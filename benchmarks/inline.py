@@ -45,7 +45,7 @@ FILES = (
     "argparse", "configparser", "csv", "difflib", "dataclasses", "fractions", "inspect", "json/decoder",
     "logging/__init__", "pathlib", "shutil", "textwrap", "zipfile",
 )  # fmt: skip
-PLACES, KEYS, TOKENS = 10, 30, 8
+PLACES, KEYS, TOKENS = 6, 25, 8
 HEALED_INSIDE, HEALED_AT_START, RIGHT_CHARS = 20, 5, 5
 LINES_AROUND = 40
 ANSWER_TOKENS, DURING = 80, 6

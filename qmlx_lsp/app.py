@@ -156,6 +156,7 @@ async def run_daemon(paths: Paths, settings: Settings) -> None:
         lambda: app.registry.busy,
         settings.daemon.idle_minutes,
     )
+    app.registry.leave = listener.stop
     try:
         await listener.run()
     finally:
@@ -174,6 +175,7 @@ async def run_stdio(paths: Paths, settings: Settings, out: int) -> int:
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=STREAM_LIMIT_BYTES)
     stop = asyncio.Event()
+    app.registry.leave = stop.set
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     threading.Thread(target=_read_stdin, args=(loop, reader), name="qmlx-stdin", daemon=True).start()

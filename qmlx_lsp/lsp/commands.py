@@ -9,6 +9,7 @@ messages come; the command itself runs a moment later, when other messages may h
 from __future__ import annotations
 
 import asyncio
+import os
 import reprlib
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -22,7 +23,7 @@ from qmlx_lsp.errors import QmlxError, QuestionError
 from qmlx_lsp.lsp import answers, assist, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import folder_path
-from qmlx_lsp.lsp.methods import cancel_params, run_tool_params
+from qmlx_lsp.lsp.methods import cancel_params, forced, run_tool_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.workspace.instructions import Kind
 
@@ -105,6 +106,18 @@ async def _show_conversation(connection: Connection, arguments: list[Any], _toke
     return await answers.show_conversation(connection, _root(connection, arguments))
 
 
+async def _restart(connection: Connection, arguments: list[Any], _token: Token) -> dict[str, int]:
+    """The daemon records what runs, saves, and leaves; the next connection begins another one. Other editors are cut
+    off from it, and not all of them connect again by themselves: so only ``force`` does that to them."""
+    others, force = connection.clients() - 1, forced(arguments)
+    if others > 0 and not force:
+        raise QuestionError(
+            f"{others} more connected to this daemon would be cut off: close what they are, or give {{force: true}}."
+        )
+    asyncio.get_running_loop().call_soon(connection.registry.leave)  # behind the answer
+    return {"pid": os.getpid(), "clients": others + 1}
+
+
 ASSISTING = {f"qmlx.{kind.value}": kind for kind in Kind}
 COMMANDS: dict[str, Command] = {
     "qmlx.newConversation": _new_conversation,
@@ -113,6 +126,7 @@ COMMANDS: dict[str, Command] = {
     "qmlx.cancel": _cancel,
     "qmlx.status": _status,
     "qmlx.showConversation": _show_conversation,
+    "qmlx.restart": _restart,
     **{name: partial(_assist, kind) for name, kind in ASSISTING.items()},
 }
 

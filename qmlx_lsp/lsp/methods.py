@@ -145,6 +145,17 @@ def cancel_params(arguments: Sequence[Any]) -> str | None:
     return given
 
 
+def forced(arguments: Sequence[Any]) -> bool:
+    """Whether ``qmlx.restart`` is meant for other editors as well: nothing, "force", or ``{force}``. Raises
+    QuestionError."""
+    given = arguments[0] if arguments else False
+    if isinstance(given, Mapping):
+        given = given.get("force", False)
+    if len(arguments) > 1 or not (isinstance(given, bool) or given == "force"):
+        raise QuestionError(f"{reprlib.repr(list(arguments))} says nothing here: give nothing, or {{force: true}}.")
+    return bool(given)
+
+
 def mapping(value: Any, name: str) -> Mapping[str, Any]:
     """Raises QuestionError for anything else."""
     if not isinstance(value, Mapping):

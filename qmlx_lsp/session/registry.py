@@ -52,6 +52,7 @@ class Registry:
         self.notebooks = Notebooks(self.mirror)
         self._projects: dict[Path, Project] = {}
         self.make_watch: Callable[..., Watch] = Watch
+        self.leave: Callable[[], object] = lambda: None  # ends the process that all this lives in, in good order
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
         self._running: dict[Job, Path] = {}

@@ -140,3 +140,29 @@ async def test_no_daemon_ends_with_whatever_stdin_is(h: Home) -> None:
     other.process.send_signal(signal.SIGTERM)
     assert await other.ended() == 1
     assert await other.process.stderr.read() == b""  # type: ignore[union-attr]
+
+
+@pytest.mark.slow
+async def test_restart_ends_the_daemon_in_good_order_and_the_next_one_knows_everything(h: Home) -> None:
+    editor = await h.connect()
+    await editor.request("qmlx/ask", {"text": "First"})
+    restart = {"command": "qmlx.restart", "arguments": []}
+    other = await h.connect()
+    code, why = await editor.refused("workspace/executeCommand", restart)
+    assert (code, "give {force: true}" in why) == (-32803, True)
+    assert await other.leave() == 0
+    while (await editor.request("qmlx/status"))["clients"] > 1:
+        continue
+    for odd in ([1], ["now"], [{"force": 3}], [{"force": True}, 2]):
+        assert (await editor.refused("workspace/executeCommand", {**restart, "arguments": odd}))[0] == -32803
+    pid = h.pid
+    assert pid is not None
+    answer = await editor.request("workspace/executeCommand", restart)
+    assert answer == {"pid": pid, "clients": 1}
+    await editor.ended()
+    await h.gone(pid)
+    again = await h.connect()
+    assert h.pid != pid
+    usage = (await again.request("qmlx/ask", {"text": "Second"}))["usage"]
+    assert usage["plan"] == "restore"
+    assert await again.leave() == 0
