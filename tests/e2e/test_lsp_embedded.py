@@ -3,12 +3,14 @@ never as anything in between."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qmlx_lsp.engine.mlx import embedded
 from tests.support import corpus, fake_editor
 from tests.support.commands import COMMAND, MESSAGE, call, ended, span, told
-from tests.support.processes import home
+from tests.support.processes import Editor, home
 
 CODE = "def add(a, b):\n    return a - b\n\n\nprint(add(1, 2))\n"
 pytestmark = pytest.mark.model
@@ -40,4 +42,23 @@ async def test_the_embedded_model_explains_and_changes(monkeypatch: pytest.Monke
         assert len(list((h.paths.cache / "answers").glob("*/*.md"))) == 2
         assert told(editor)
         assert file.read_text() == CODE
+        await types_in(editor, file)
         assert await editor.leave() == 0
+
+
+async def types_in(editor: Editor, file: Path) -> None:
+    """Completions know the conversation, read what was typed, and leave no trace."""
+    turns = (await editor.request("qmlx/conversation", {}))["totals"]["turns"]
+    read = []
+    for column, typed in enumerate(("", " ", "a", "+"), 10):
+        if typed:
+            editor.change(file, column, fake_editor.edit(1, column - 1, column - 1, typed))
+        where = {"textDocument": {"uri": file.as_uri()}, "position": {"line": 1, "character": column}}
+        found = await editor.request("textDocument/inlineCompletion", {**where, "context": {"triggerKind": 2}})
+        for item in found["items"]:
+            assert item["range"]["end"] == where["position"]
+            assert item["insertText"].strip()
+        read.append((await editor.request("qmlx/status"))["inline"]["last"]["prefilled"])
+    assert read[0] > 50, "the window around the cursor"
+    assert max(read[1:]) <= 8
+    assert (await editor.request("qmlx/conversation", {}))["totals"]["turns"] == turns
