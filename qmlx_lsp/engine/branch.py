@@ -24,8 +24,8 @@ from qmlx_lsp.transcript.entry import Finish
 
 # A mark needs the end of a pass: on a state that cannot be cut, one more pass and at most so many tokens read again.
 MARK_TOKENS = 8
-# Marks of one prompt at most; the oldest but the first go.
-MARKS_MAX = 4
+# Marks of one prompt at most; the oldest but the first go. Each holds a model's recurrent state.
+MARKS_MAX = 3
 READY_TOKENS = 8  # of a first reading, for which logits are computed
 
 
@@ -267,7 +267,8 @@ class _Run:
             self.backend.prefill(self.job.state, self.wanted[done:to], ready=to == total)
             self.branch.ids += self.wanted[done:to]
             done = to
-            self._mark(done, ready=to == total)
+            if done >= len(self.base.head):
+                self._mark(done, ready=to == total)
         return Finish.CANCELLED if cancelled() else None
 
     def _chunk(self, done: int, total: int) -> int:
