@@ -22,12 +22,16 @@ NEW = "```\ndef f(x):\n    return x + 1\n```\n"
 DONE = CODE.replace("return x", "return x + 1")
 CANCELLED = -32800
 AWAITS_MAX = 400
-OURS = ("_follow", "Registry.ask", "execute", "ask", "_execute_command", "_ask", "create_progress", "Job.")
+OURS = (
+    "_follow", "Registry.ask", "execute", "ask", "_execute_command", "_ask", "create_progress", "Job.", "Inline.",
+    "inline_completion", "_inline_completion",
+)  # fmt: skip
 """What runs for one command or request, by the names of its coroutines."""
 
 
-async def every(tmp_path: Path, once: Callable[[Bench, int], Awaitable[bool]]) -> int:
-    """``once(bench, k)`` for all k, each with a fresh daemon, until there is no k-th await; returns how many."""
+async def every(tmp_path: Path, once: Callable[[Bench, int], Awaitable[bool]], reply: str = NEW) -> int:
+    """``once(bench, k)`` for all k, each with a fresh daemon, until there is no k-th await; returns how many. A turn
+    that is left says the beginning of ``reply``."""
     for at in range(1, AWAITS_MAX):
         base = tmp_path / str(at)
         base.mkdir()
@@ -38,7 +42,7 @@ async def every(tmp_path: Path, once: Callable[[Bench, int], Awaitable[bool]]) -
             await settled(before)
             end = b.entries()[-1:]
             if end and end[0].kind.value == "assistant":
-                assert NEW.startswith(end[0].text), f"await {at}: the beginning of what was said, or all of it"
+                assert reply.startswith(end[0].text), f"await {at}: the beginning of what was said, or all of it"
             assert (await b.ask("And now?")).finish.value == "complete"
             await b.check()
         if not reached:
@@ -168,3 +172,33 @@ async def test_a_question_is_answered_once(tmp_path: Path) -> None:
         return reached
 
     assert await every(tmp_path, once) > 20
+
+
+@pytest.mark.parametrize("kind", [1, 2], ids=["invoked", "automatic"])
+async def test_a_completion_is_a_turn_or_leaves_no_trace(tmp_path: Path, kind: int) -> None:
+    """An invoked one that was begun is recorded as far as it came; an automatic one never is."""
+    lengths: set[int] = set()
+
+    async def once(b: Bench, at: int) -> bool:
+        editor, uri = await editor_of(b)
+        b.backend._replies[:] = [" + 12345\n", "next"]
+        where = {"textDocument": {"uri": uri}, "position": {"line": 1, "character": 12}}
+        async with counted(at, lambda: editor.cancel("typed")) as awaits:
+            params = {**where, "context": {"triggerKind": kind}}
+            answer = await editor.response(editor.begin("textDocument/inlineCompletion", params, "typed"))
+        reached = awaits.count >= at
+        said = b.entries()
+        if "error" in answer:
+            assert (answer["error"]["code"], reached) == (CANCELLED, True)
+        else:
+            assert [item["insertText"] for item in answer["result"]["items"]] == ["x + 12345"]
+            assert len(said) == (3 if kind == 1 else 0)  # with the system's text
+        assert kind == 1 or not said
+        if said:
+            assert "x + 12345\n".startswith(said[-1].text.rpartition("return ")[2])
+        lengths.add(len(said))
+        assert await editor.leave()
+        return reached
+
+    assert await every(tmp_path, once, "```python\ndef f(x):\n    return x + 12345\n") > 8
+    assert lengths == ({0, 3} if kind == 1 else {0})
