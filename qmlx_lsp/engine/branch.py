@@ -17,9 +17,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from qmlx_lsp.engine.backend import Allowed, Backend, Lifted, Mark, Sampling, StateId
+from qmlx_lsp.engine.beside import Branch, Marked, beside_of
 from qmlx_lsp.transcript.entry import Finish
 
 # A mark needs the end of a pass: on a state that cannot be cut, one more pass and at most so many tokens read again.
@@ -41,7 +42,7 @@ class Base:
 class BranchJob:
     """What to complete on ``state``: behind the first of ``bases`` that can be reached, its head and ``text``.
 
-    ``eos_ids`` end it and are not part of it. ``stops(id)`` is asked after every generated id. ``stay``: the state is
+    With ``max_tokens`` 0 it is read only. ``eos_ids`` end it and are not part of it. ``stops(id)`` is asked after every generated id. ``stay``: the state is
     left behind what was generated, if anything was; only for a state that nobody else uses, and not while it answers.
     """
 
@@ -73,47 +74,6 @@ class Completed:
     position: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Marked:
-    """A mark behind ``at`` ids of a branch; ``ready`` as in ``Backend.prefill``."""
-
-    at: int
-    mark: Mark
-    ready: bool
-
-
-@dataclass(slots=True)
-class _Branch:
-    """A branch that was read: its ids behind the base, marks in it, ascending, and itself, lifted."""
-
-    base: int
-    ids: list[int] = field(default_factory=list)
-    marks: list[_Marked] = field(default_factory=list)
-    lifted: Lifted | None = None
-
-
-@dataclass(slots=True)
-class _Beside:
-    """What is kept with a state: where a reply may be gone back from, and the branch read last."""
-
-    bases: dict[int, Mark] = field(default_factory=dict)
-    branch: _Branch | None = None
-
-
-def note_base(backend: Backend, state: StateId) -> None:
-    """A reply that is being computed stands where a branch could stand."""
-    _beside(backend, state).bases[backend.position(state)] = backend.mark(state)
-
-
-def forget_bases(backend: Backend, state: StateId) -> None:
-    """The reply has ended."""
-    beside = backend.beside.get(state)
-    if beside is not None:
-        beside.bases.clear()
-        if beside.branch is not None and beside.branch.base != backend.position(state):
-            beside.branch = None
-
-
 def complete(
     backend: Backend,
     job: BranchJob,
@@ -142,15 +102,8 @@ def complete(
             _leave(backend, run, reply)
 
 
-def _beside(backend: Backend, state: StateId) -> _Beside:
-    found = backend.beside.get(state)
-    if not isinstance(found, _Beside):
-        found = backend.beside[state] = _Beside()
-    return found
-
-
 def _base(backend: Backend, job: BranchJob) -> tuple[Base, Mark] | None:
-    at, known = backend.position(job.state), _beside(backend, job.state).bases
+    at, known = backend.position(job.state), beside_of(backend, job.state).bases
     for base in job.bases:
         if base.position == at:
             return base, backend.mark(job.state)
@@ -163,7 +116,7 @@ def _leave(backend: Backend, run: _Run, reply: Lifted | None) -> None:
     """Lift the branch away and put back what was there."""
     state, branch = run.job.state, run.branch
     try:
-        beside = _beside(backend, state)
+        beside = beside_of(backend, state)
         beside.branch = branch if run.settle(answering=bool(beside.bases)) else None
         whole = reply is None or backend.lay(state, reply)
     except (ValueError, AssertionError):
@@ -182,7 +135,7 @@ class _Run:
         self.mark = mark
         self.clock = clock
         self.wanted = [*base.head, *job.text]
-        self.branch = _Branch(base.position)
+        self.branch = Branch(base.position)
         self.stayed = False
         self.good = False
 
@@ -225,7 +178,7 @@ class _Run:
     def _resume(self) -> int:
         """Lay back what was read before, as far as it is wanted; returns how many ids of the prompt that is."""
         backend, state = self.backend, self.job.state
-        former = _beside(backend, state).branch
+        former = beside_of(backend, state).branch
         if former is None or former.base != self.base.position or former.lifted is None:
             return 0
         common = _common(former.ids, self.wanted)
@@ -285,7 +238,7 @@ class _Run:
         marks = self.branch.marks
         if len(marks) > 1 and at - marks[-2].at < MARK_TOKENS:
             marks.pop()
-        marks.append(_Marked(at, self.backend.mark(self.job.state), ready))
+        marks.append(Marked(at, self.backend.mark(self.job.state), ready))
         while len(marks) > MARKS_MAX:
             del marks[1]
 
@@ -293,6 +246,8 @@ class _Run:
 
     def _write(self, ids: list[int], cancelled: Callable[[], bool]) -> Finish:
         job = self.job
+        if not job.max_tokens:
+            return Finish.LENGTH
         decoding = self.backend.decode(job.state, [], Sampling(), job.max_tokens, job.eos_ids, allowed=job.allowed)
         with closing(decoding) as stream:
             for token in stream:

@@ -19,7 +19,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from qmlx_lsp.engine.backend import Backend, Mark, Sampling, StateId
-from qmlx_lsp.engine.branch import forget_bases, note_base
+from qmlx_lsp.engine.beside import forget_bases, note_base
 from qmlx_lsp.transcript.entry import Finish
 
 

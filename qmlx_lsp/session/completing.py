@@ -69,7 +69,9 @@ class Prompt:
     open_text: str
 
 
-async def completed(session: Session, wanted: Wanted, job: Job, is_open: Callable[[], bool]) -> Completed | None:
+async def completed(
+    session: Session, wanted: Wanted, job: Job, is_open: Callable[[], bool], priority: Priority = Priority.SHORT
+) -> Completed | None:
     """What the model writes, on a branch. None when ``job`` is cancelled, or when there is nowhere to stand.
     ``is_open``: whether the session is still that of its conversation."""
     session.completes = True
@@ -83,7 +85,7 @@ async def completed(session: Session, wanted: Wanted, job: Job, is_open: Callabl
     branch = branch_for(session.model, session.services.settings, state, wanted, prompt)
     if branch is None or job.cancelled:
         return None
-    return await on_engine(session.services.worker, branch, job)
+    return await on_engine(session.services.worker, branch, job, priority)
 
 
 async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | None:
@@ -170,15 +172,17 @@ async def _resumed(session: Session, is_open: Callable[[], bool]) -> StateId | N
         return session.live if session.live is not None else (await resume(session, Job())).state
 
 
-async def on_engine(worker: Calls, branch: BranchJob, job: Job) -> Completed | None:
-    """Before all else that waits, if it is short. None when ``job`` is cancelled before it began, or it had nowhere
-    to stand."""
+async def on_engine(
+    worker: Calls, branch: BranchJob, job: Job, priority: Priority = Priority.SHORT
+) -> Completed | None:
+    """Run it; what is not short is not let in before others. None when ``job`` is cancelled before it began, or when
+    it had nowhere to stand."""
 
     def work(backend: Backend) -> Completed | None:
         return complete(backend, branch, job.stop.is_set)
 
     short = len(branch.bases[0].head) <= HEAD_TOKENS_SHORT
-    future = worker.submit(work, Priority.SHORT if short else Priority.TURN)
+    future = worker.submit(work, priority if short else max(priority, Priority.TURN))
     result = asyncio.wrap_future(future)
     result.add_done_callback(seen)
     await job.unless_cancelled(asyncio.wait({result}))

@@ -28,7 +28,8 @@ ECHOES_MAX = 9
 
 class IdleWork:
     """``sessions()`` are those that are open, ``session(root)`` opens one. ``bound(session)`` is called when the
-    memory of a session's states has grown. ``enough_power(percent)`` is asked before anything is read ahead."""
+    memory of a session's states has grown, ``warm(session, job)`` when all has been read there.
+    ``enough_power(percent)`` is asked before anything is read ahead."""
 
     def __init__(
         self,
@@ -36,11 +37,13 @@ class IdleWork:
         sessions: Callable[[], Sequence[Session]],
         session: Callable[[Path], Awaitable[Session]],
         bound: Callable[[Session], None],
+        warm: Callable[[Session, Job], Awaitable[None]],
     ) -> None:
         self._ahead = settings.ahead
         self._sessions = sessions
         self._session = session
         self._bound = bound
+        self._warm = warm
         self.epochs = Rest(self._prepare, settings.context.idle_s)
         self.reading = Rest(self._read, settings.ahead.after_s)
         self.enough_power: Callable[[float], Awaitable[bool]] = enough_power
@@ -117,6 +120,8 @@ class IdleWork:
                 if session is not None:
                     session.last_used = time.monotonic()
                     await read_ahead(session, job, partial(self._is_open, session), self._bound)
+                    if not job.cancelled:
+                        await self._warm(session, job)
             if job.cancelled:
                 return
             self._stirred.pop(root, None)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.engine.branch import Completed
-from qmlx_lsp.engine.worker import EngineBusy, EngineClosed
+from qmlx_lsp.engine.worker import EngineBusy, EngineClosed, Priority
 from qmlx_lsp.errors import ModelError, QmlxError
 from qmlx_lsp.session.apart import Apart
 from qmlx_lsp.session.completing import Filling, Wanted, completed, recorded, written
@@ -92,6 +92,7 @@ class Inline:
         self.sleep = sleep
         self._newest: dict[Key, Job] = {}
         self._shown: dict[Key, tuple[Shown, Fate]] = {}
+        self._latest: dict[Path, Request] = {}
         self._typical_ms = 0.0
         self._counts: Counter[str] = Counter()
         self.last: Completed | None = None
@@ -151,6 +152,7 @@ class Inline:
 
     def closed(self, client: Hashable, uri: str) -> None:
         """A client shows a document no more."""
+        self._latest = {root: one for root, one in self._latest.items() if one.key != (client, uri)}
         self._shown.pop((client, uri), None)
         if self._apart is not None:
             self._apart.forget((client, uri))
@@ -162,6 +164,7 @@ class Inline:
 
     def drop_client(self, client: Hashable) -> None:
         """An editor has gone."""
+        self._latest = {root: one for root, one in self._latest.items() if one.client is not client}
         for key in [key for key in self._shown if key[0] is client]:
             self.closed(*key)
         for key, job in self._newest.items():
@@ -180,6 +183,7 @@ class Inline:
         shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
         if shown is None:
             return ""
+        self._latest[request.root] = request
         written_text = await self._written(request, shown, job)
         text = "" if written_text is None or job.cancelled else fitted(written_text, shown.cursor)
         if text:
@@ -253,6 +257,23 @@ class Inline:
 
     def _private(self, request: Request) -> bool:
         return private(request.root, request.place.path, self._rules(request.root)) is not None
+
+    async def warm(self, session: Session, job: Job) -> None:
+        """Read again what was read for the latest completion there, behind what the conversation has been told since:
+        so that the next keystroke need not. Nobody waits for it; never raises."""
+        request = self._latest.get(session.root)
+        if request is None or self._apart is not None or session.live is None:
+            return
+        shown = window(request.place, self._settings, self._settings.max_lines)
+        try:
+            if shown is None or await asyncio.to_thread(self._private, request):
+                return
+            wanted = Wanted(shown, 0, False, await self._fill(session.model))
+            await completed(session, wanted, job, partial(self._is_open, session), Priority.BACKGROUND)
+        except (EngineBusy, EngineClosed):
+            return
+        except Exception as error:  # noqa: BLE001 - nobody asked for this
+            logger.warning("nothing was read for completions in %s: %s", session.root, type(error).__name__)
 
     # --- what was shown -------------------------------------------------------------------------------------------
 

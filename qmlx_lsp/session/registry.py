@@ -62,9 +62,11 @@ class Registry:
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
-        self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
         self.inline = Inline(
             services, self.session, lambda root: self.project(root).rules(), lambda one: one in self.sessions
+        )
+        self.idle = IdleWork(
+            services.settings, lambda: self.sessions, self.session, self.live_states.bound, self.inline.warm
         )
         self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 

@@ -208,6 +208,27 @@ async def test_cancelled_at_any_moment_the_next_one_works(b, seed):
     assert await editor.leave()
 
 
+async def test_after_a_pause_the_window_has_been_read_again_behind_what_was_told(b):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    file.write_text(CODE)
+    editor.open(file, CODE)
+    await b.pause()
+    said(b, "um(items)\n")
+    await texts(editor, at(file, 1, 12))
+    editor.change(file, 2, edit(1, 12, 12, "x"))
+    said(b, "y\n")
+    await texts(editor, at(file, 1, 13))
+    await b.pause()  # the difference is told and read
+    session = await b.app.registry.session(b.project)
+    assert session.transcript.entries[-1].text.startswith("File a.py")
+    assert b.backend.ids(session.live) == session.transcript.log.ids(0)
+    editor.change(file, 3, edit(1, 13, 13, "y"))
+    assert await texts(editor, at(file, 1, 14))
+    assert b.app.registry.inline.last.prefilled == 0
+    assert await editor.leave()
+
+
 # --- recorded ------------------------------------------------------------------------------------------------------
 
 
