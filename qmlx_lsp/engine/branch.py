@@ -42,9 +42,9 @@ class Base:
 class BranchJob:
     """What to complete on ``state``: behind the first of ``bases`` that can be reached, its head and ``text``.
 
-    With ``max_tokens`` 0 it is read only. ``eos_ids`` end it and are not part of it. ``stops(id)`` is asked after every
-    generated id. ``stay``: the state is left behind what was generated, if anything was; only for a state that nobody
-    else uses, and not while it answers.
+    With ``max_tokens`` 0 it is read only. ``eos_ids`` end it and are not part of it. ``stops(id)`` is asked after
+    every generated id. ``stay``: the state is left behind what was generated, if anything was; only for a state that
+    nobody else uses, and not while it answers.
     """
 
     state: StateId
