@@ -23,7 +23,7 @@ LONG = (
     "corpus/test_tokenizers.py",
 )
 # Left out of the quick check, as are the folders that the Makefile names.
-SLOW = ("e2e/test_lsp_faults.py", "e2e/test_context_cli.py", "unit/session/test_process.py")
+SLOW = ("e2e/test_lsp_faults.py", "e2e/test_lsp_edits.py", "e2e/test_context_cli.py", "unit/session/test_process.py")
 _RANK = {TESTS / name: at for at, name in enumerate(LONG)}
 
 

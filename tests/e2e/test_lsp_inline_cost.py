@@ -264,7 +264,7 @@ async def test_invoked_one_that_is_cancelled_is_a_partial_turn(b):
     number = editor.begin(INLINE, at(file, 1, 0, INVOKED))
     await b.gate.reached()
     editor.cancel(number)
-    await until(lambda: session.lock.locked())
+    await until(lambda: all(job.cancelled for job in b.app.registry.inline._newest.values()))
     b.gate.open()
     assert (await editor.response(number))["error"]["code"] == -32800
     reply = session.transcript.entries[-1]
