@@ -70,7 +70,9 @@ def main() -> int:
     found: list[Figure] = []
     for name in given.only or parts:
         tell(f"{name} …")
-        found += parts[name](model)
+        for figure in parts[name](model):
+            tell(f"{figure.name}: {figure.value:g} {figure.unit}")
+            found.append(figure)
     print(table(found))
     if given.json:
         when = datetime.now(UTC).date().isoformat()
@@ -269,15 +271,9 @@ async def _during(model: Path) -> tuple[list[float], bool]:
         await here.ask("Hello.")
         file = here.open(place)
         await here.complete(file, place.line, place.column)
-        begun = asyncio.Event()
-        job = Job(on_text=lambda _delta: begun.set())
-        answering = asyncio.create_task(
-            here.app.registry.ask(here.root, Ask(question, max_tokens=ANSWER_TOKENS), job)
-        )
-        await begun.wait()
         waited: list[float] = []
         worker = here.app.registry.services.worker
-        steps, let_in = [0], worker.let_in
+        steps, asked, let_in = [0], [0], worker.let_in
 
         def counted(backend: Backend) -> None:
             steps[0] += 1
@@ -286,9 +282,15 @@ async def _during(model: Path) -> tuple[list[float], bool]:
             let_in(backend)
 
         worker.let_in = counted  # type: ignore[method-assign]
+        begun = asyncio.Event()
+        job = Job(on_text=lambda _delta: begun.set())
+        answering = asyncio.create_task(
+            here.app.registry.ask(here.root, Ask(question, max_tokens=ANSWER_TOKENS), job)
+        )
+        await begun.wait()
         for typed in range(DURING):
             here.type(file, place.line, place.column + typed, place.rest[typed])
-            asked = steps[:]
+            asked[:] = steps
             await here.complete(file, place.line, place.column + typed + 1)
         answer = await answering
     return [float(steps) for steps in waited], answer.text == expected
