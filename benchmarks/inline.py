@@ -266,6 +266,8 @@ async def _during(model: Path) -> tuple[list[float], bool]:
     question = "Explain in a few sentences what a hash table is."
     async with desk(model) as here:
         await here.ask("Hello.")
+        file = here.open(place)
+        await here.complete(file, place.line, place.column)
         expected = (await here.ask(question)).text
     async with desk(model) as here:
         await here.ask("Hello.")
