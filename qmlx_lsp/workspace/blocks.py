@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 from qmlx_lsp.workspace.positions import split_lines, to_lf
 
-_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
+# Nothing is given back once it has been read: a line of a thousand tildes would be tried in all ways to part it.
+_FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^`]*+$")
 _SEARCH = re.compile(r"<{5,9} ?SEARCH[ \t]*$")
 _DIVIDER = re.compile(r"={5,9}[ \t]*$")
 _REPLACE = re.compile(r">{5,9} ?REPLACE[ \t]*$")

@@ -69,3 +69,9 @@ ONE = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n"
 )
 def test_changes(reply, found):
     assert changes(reply) == found
+
+
+@pytest.mark.parametrize("line", ["~" * 100_000 + "`", "~~~" + " " * 100_000 + "`", "~~~" + "a" * 100_000 + "`"])
+def test_a_long_line_that_is_nearly_a_fence_is_read_once(line):
+    """Parted in all ways there are, it would be looked at for hours."""
+    assert outside(line) == line
