@@ -174,10 +174,34 @@ async def test_selected_item_of_the_menu_is_where_it_goes_on(b):
     file = b.project / "a.py"
     editor.open(file, "import os\nos.pa\n")
     await ready(b, editor)
-    said(b, ".join(a, b)\n")
+    said(b, ".join(a, pa\n")  # what it replaces does not stand behind it
     info = {"range": {"start": {"line": 1, "character": 3}, "end": {"line": 1, "character": 5}}, "text": "path"}
     (found,) = await items(editor, at(file, 1, 5, selectedCompletionInfo=info))
-    assert (found["insertText"], found["range"]) == ("path.join(a, b)", info["range"])
+    assert (found["insertText"], found["range"]) == ("path.join(a, pa", info["range"])
+    assert await editor.leave()
+
+
+@pytest.mark.parametrize(("start", "end"), [(5, 3), (3, 4), (3, 6), (9, 9)])
+async def test_a_selected_item_of_another_place_is_nothing(b, start, end):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    editor.open(file, "import os\nos.pa\n")
+    await ready(b, editor)
+    said(b, "x\n")
+    info = {"range": {"start": {"line": 1, "character": start}, "end": {"line": 1, "character": end}}, "text": "path"}
+    assert await items(editor, at(file, 1, 5, selectedCompletionInfo=info)) == []
+    assert await editor.leave()
+
+
+async def test_a_line_of_a_single_long_word_holds_nobody_up(b):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    line = f'x = "{"A" * 1_000_000}"'
+    editor.open(file, f"{line}\ny = \n")
+    await ready(b, editor)
+    assert await items(editor, at(file, 0, len(line))) == []  # longer than what is looked at
+    said(b, "x\n")
+    assert await texts(editor, at(file, 1, 4)) == ["x"]
     assert await editor.leave()
 
 
@@ -690,3 +714,15 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
         notice = "Completions are made by the model of answers: The model no/such-model is nowhere."
         assert [message["message"] for message in editor.of("window/showMessage")] == [notice]
         assert await editor.leave()
+
+
+async def test_an_item_of_a_list_that_begins_with_a_new_line_has_a_label(b):
+    helix = await editor_of(b, "helix-25.01")
+    file = b.project / "a.py"
+    helix.open(file, "def f():\n")
+    await ready(b, helix)
+    said(b, "\n    return 1\n")
+    where = {"textDocument": {"uri": file.as_uri()}, "position": {"line": 0, "character": 8}}
+    (item,) = (await helix.request(LIST, where))["items"]
+    assert (item["label"], item["textEdit"]["newText"]) == ("return 1", "\n    return 1")
+    assert await helix.leave()
