@@ -9,6 +9,7 @@ which has read it, is dropped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from functools import partial
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.engine.branch import Base, BranchJob, Completed, complete
 from qmlx_lsp.engine.plan import Start
-from qmlx_lsp.engine.worker import Calls, Priority
+from qmlx_lsp.engine.worker import Calls, EngineBusy, Priority
 from qmlx_lsp.session.event import Job, Usage
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.model import SYSTEM_TEXT, LoadedModel
@@ -106,6 +107,7 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
         found = await on_engine(session.services.worker, branch, job)
         if found is not None and found.position is not None:
             await _record(session, prompt, found, resumed)
+            await _weigh(session, resumed.state)
         known = True
     finally:
         if not known:
@@ -164,10 +166,32 @@ def branch_for(
 
 
 async def _resumed(session: Session, is_open: Callable[[], bool]) -> StateId | None:
-    async with session.lock:
-        if not is_open():
-            return None
-        return session.live if session.live is not None else (await resume(session, Job())).state
+    """May be cancelled: whoever comes next finds what was begun."""
+    await session.lock.acquire()
+    if session.live is not None or not is_open():
+        session.lock.release()
+        return session.live if is_open() else None
+
+    def ended(resuming: asyncio.Task[StateId]) -> None:
+        session.lock.release()
+        seen(resuming)
+
+    # Seen through whatever becomes of the request: a state that was restored for nobody would be held for good.
+    resuming = asyncio.ensure_future(_resume(session))
+    resuming.add_done_callback(ended)
+    return await asyncio.shield(resuming)
+
+
+async def _resume(session: Session) -> StateId:
+    state = (await resume(session, Job())).state
+    await _weigh(session, state)
+    return state
+
+
+async def _weigh(session: Session, state: StateId) -> None:
+    """Take note of what the live state takes, which all of them together are bounded by. Under the lock."""
+    with contextlib.suppress(EngineBusy):  # it is weighed behind the next one
+        session.live_bytes = await session.services.worker.call(lambda engine: engine.nbytes(state), Priority.SHORT)
 
 
 async def on_engine(worker: Calls, branch: BranchJob, job: Job) -> Completed | None:

@@ -73,7 +73,8 @@ class Request:
 
 class Inline:
     """``session(root)`` opens a session, ``rules(root)`` gives what is private there, ``is_open(session)``
-    whether that is still the session of its conversation. ``sleep`` is for tests."""
+    whether that is still the session of its conversation. ``bound(session)`` is called when the memory of its state
+    may have grown. ``sleep`` is for tests."""
 
     def __init__(
         self,
@@ -81,6 +82,7 @@ class Inline:
         session: Callable[[Path], Awaitable[Session]],
         rules: Callable[[Path], Ignore],
         is_open: Callable[[Session], bool],
+        bound: Callable[[Session], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = services.settings.inline
@@ -89,6 +91,7 @@ class Inline:
         self._session = session
         self._rules = rules
         self._is_open = is_open
+        self._bound = bound
         self.sleep = sleep
         self._newest: dict[Key, Job] = {}
         self._shown: dict[Key, tuple[Shown, Fate]] = {}
@@ -200,6 +203,7 @@ class Inline:
         began = time.perf_counter()
         if session is not None:
             found = await self._ask(session, wanted, job)
+            self._bound(session)
         else:
             assert self._apart is not None
             found = await self._apart.completed(request.key, wanted, job)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ from typing import Any
 import pytest
 
 from qmlx_lsp.errors import ModelError
+from qmlx_lsp.session.checkpoint import settled
+from qmlx_lsp.session.event import Ask, Job
 from qmlx_lsp.transcript.entry import Finish, Kind
-from tests.support.bench import Bench, bench, quick
+from tests.support.bench import WAIT_S, Bench, bench, quick
 from tests.support.fake_editor import InMemory, Message, edit, initialize_params
 from tests.support.waiting import until
 
@@ -398,6 +401,52 @@ async def test_two_editors_and_two_documents_do_not_supersede_each_other(b):
         assert (await editor.result(number))["items"][0]["insertText"] == "foobar"
     assert await one.leave()
     assert await two.leave()
+
+
+async def test_superseded_while_the_conversation_is_restored_it_is_restored_once_and_held_once(b):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    editor.open(file, "foo\n")
+    await b.ask("What is this?")
+    session = await b.app.registry.session(b.project)
+    await settled(session)
+    session.drop_live("test")
+    begun, go, restore = threading.Event(), threading.Event(), b.backend.restore
+
+    def slow(stored):
+        begun.set()
+        assert go.wait(WAIT_S)
+        return restore(stored)
+
+    b.backend.restore = slow
+    first = editor.begin(INLINE, at(file, 0, 3))
+    assert await asyncio.to_thread(begun.wait, WAIT_S)
+    second = editor.begin(INLINE, at(file, 0, 3))
+    assert await editor.result(first) == {"items": []}  # at once
+    third = editor.begin(INLINE, at(file, 0, 3))
+    assert await editor.result(second) == {"items": []}
+    said(b, "bar\n")
+    go.set()
+    assert (await editor.result(third))["items"][0]["insertText"] == "foobar"
+    assert list(b.backend._states) == [session.live]
+    assert b.backend.ids(session.live) == session.transcript.log.ids(0)
+    assert session.live_bytes == b.backend.nbytes(session.live)  # so that it counts among what memory is bounded by
+    assert await editor.leave()
+
+
+async def test_memory_is_bounded_where_nothing_but_completions_are_made(tmp_path):
+    async with bench(tmp_path, quick(memory={"live_gib": 0.0})) as b:
+        editor = await editor_of(b)
+        other = await b.app.registry.session(tmp_path)  # another folder
+        file = b.project / "a.py"
+        editor.open(file, "foo\n")
+        await b.app.registry.ask(tmp_path, Ask("What is this?"), Job())
+        await settled(other)
+        assert other.live is not None
+        said(b, "bar\n")
+        assert await texts(editor, at(file, 0, 3, INVOKED)) == ["foobar"]
+        await until(lambda: other.live is None)
+        assert await editor.leave()
 
 
 # --- with a long answer --------------------------------------------------------------------------------------------
