@@ -82,6 +82,7 @@ async def assist(connection: Connection, kind: Kind, about: About, token: str | 
     """Begin the job. Raises QmlxError: nothing runs."""
     target, asked, own_token = about
     if target.path is not None:
+        await connection.registry.project(target.root).configured()  # the editor may say that it is private
         await refuse_private(connection, target.root, target.path, target.shown)
     running = jobs.prepare(connection, kind.value, own_token if token is None else token)
     running.job.on_text, running.job.on_progress = running.feed.text, running.feed.progress

@@ -72,15 +72,15 @@ class Request:
 
 
 class Inline:
-    """``session(root)`` opens a session, ``rules(root)`` gives what is private there, ``is_open(session)``
-    whether that is still the session of its conversation. ``bound(session)`` is called when the memory of its state
-    may have grown. ``sleep`` is for tests."""
+    """``session(root)`` opens a session, ``rules(root)`` gives what is private there once editors have said it,
+    ``is_open(session)`` whether that is still the session of its conversation. ``bound(session)`` is called when the
+    memory of its state may have grown. ``sleep`` is for tests."""
 
     def __init__(
         self,
         services: Services,
         session: Callable[[Path], Awaitable[Session]],
-        rules: Callable[[Path], Ignore],
+        rules: Callable[[Path], Awaitable[Ignore]],
         is_open: Callable[[Session], bool],
         bound: Callable[[Session], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -178,7 +178,8 @@ class Inline:
             self._counts["typed_through"] += 1
             return left
         await job.unless_cancelled(self._pause(request))
-        if job.cancelled or await asyncio.to_thread(self._private, request):
+        rules = await job.unless_cancelled(self._known_rules(request.root))
+        if rules is None or await asyncio.to_thread(_private, request, rules):
             return ""
         shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
         if shown is None:
@@ -237,6 +238,9 @@ class Inline:
         record = self._settings.record
         return record == "always" or (record == "invoked" and wanted.invoked)
 
+    async def _known_rules(self, root: Path) -> Ignore:
+        return await self._rules(root)
+
     async def _open(self, root: Path) -> Session:
         return await self._session(root)
 
@@ -255,9 +259,6 @@ class Inline:
     def _took(self, ms: float) -> None:
         self._typical_ms += (ms - self._typical_ms) * (_LATEST_SHARE if self._typical_ms else 1.0)
 
-    def _private(self, request: Request) -> bool:
-        return private(request.root, request.place.path, self._rules(request.root)) is not None
-
     # --- what was shown -------------------------------------------------------------------------------------------
 
     def _left(self, request: Request) -> str | None:
@@ -275,3 +276,7 @@ class Inline:
             self._shown[request.key] = Shown(place.lines, place.line, place.column, text), Fate.OPEN
         while len(self._shown) > _SHOWN_MAX:
             del self._shown[next(iter(self._shown))]
+
+
+def _private(request: Request, rules: Ignore) -> bool:
+    return private(request.root, request.place.path, rules) is not None

@@ -63,8 +63,8 @@ class Registry:
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.idle = IdleWork(services.settings, lambda: self.sessions, self.session, self.live_states.bound)
         self.inline = Inline(
-            services, self.session, lambda root: self.project(root).rules(), lambda one: one in self.sessions,
-            self.live_states.bound,
+            services, self.session, lambda root: self.project(root).known_rules(),
+            lambda one: one in self.sessions, self.live_states.bound,
         )  # fmt: skip
         self._results = Results(self.session, lambda: self.sessions, self.idle.interrupt, self._rest_again)
 
