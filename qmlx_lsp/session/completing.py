@@ -81,15 +81,16 @@ async def completed(session: Session, wanted: Wanted, job: Job, is_open: Callabl
         return None
     positions = sorted({session.live_position, *session.standing}, reverse=True)
     prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, positions)
-    branch = branch_for(session.model, session.services.settings, state, wanted, prompt)
+    limit = session.model.info.context_tokens
+    branch = branch_for(session.model, session.services.settings, state, wanted, prompt, limit)
     if branch is None or job.cancelled:
         return None
     return await on_engine(session.services.worker, branch, job)
 
 
 async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | None:
-    """What the model writes, as a turn; the caller holds ``session.lock``. None when ``job`` is cancelled before
-    there is anything.
+    """What the model writes, as a turn, if that is anything; the caller holds ``session.lock``. None when ``job`` is
+    cancelled before it began, or when there is no place for it.
 
     Raises:
         StoreError: the log cannot be written.
@@ -98,7 +99,8 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     resumed = await resume(session, Job())
     log, at = session.transcript.log, session.live_position
     prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, [len(log)])
-    branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt)
+    limit = session.context_tokens
+    branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt, limit)
     if branch is None or job.cancelled:
         return None
     branch = replace(branch, bases=[Base(at, [*log.ids(at), *prompt.heads[0][1].ids])], stay=True)
@@ -112,7 +114,7 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     finally:
         if not known:
             session.drop_live("dropped after an error")
-    return None if found is None or found.position is None else found
+    return found
 
 
 def written(codec: Codec, wanted: Wanted, found: Completed) -> str:
@@ -141,12 +143,12 @@ def prompt_for(
 
 
 def branch_for(
-    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt
+    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt, limit: int
 ) -> BranchJob | None:
-    """None where there is nowhere to stand, or no room."""
+    """None where there is nowhere to stand, or no room within ``limit`` tokens."""
     info, codec = model.info, model.renderer.codec
     needed = len(prompt.text) + wanted.max_tokens
-    bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= info.context_tokens]
+    bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= limit]
     if not bases:
         return None
     ending, stream = Ending(wanted.window.cursor, prompt.open_text), TextStream(codec)

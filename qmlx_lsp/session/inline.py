@@ -170,6 +170,8 @@ class Inline:
         for key, job in self._newest.items():
             if key[0] is client:
                 job.cancel()
+        if self._apart is not None:
+            self._apart.forget_all(lambda key: isinstance(key, tuple) and key[0] is client)
 
     async def _complete(self, request: Request, job: Job) -> str:
         place = request.place
@@ -227,7 +229,9 @@ class Inline:
         session.last_used = time.monotonic()
         if self._stays(wanted) and not session.lock.locked():
             async with session.lock:
-                return await recorded(session, wanted, job) if self._is_open(session) else None
+                found = await recorded(session, wanted, job) if self._is_open(session) else None
+            if found is not None:
+                return found  # else there is no place for it in the log, and it leaves no trace
         for _ in range(_TRIES):
             found = await completed(session, wanted, job, partial(self._is_open, session))
             if found is not None or job.cancelled:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from qmlx_lsp.errors import ModelError
+from qmlx_lsp.session.apart import RETRY_S
 from qmlx_lsp.session.checkpoint import settled
 from qmlx_lsp.session.event import Ask, Job
 from qmlx_lsp.transcript.entry import Finish, Kind
@@ -610,6 +612,23 @@ async def test_what_is_recorded_is_a_setting(tmp_path, record, kinds):
 # --- what becomes of it --------------------------------------------------------------------------------------------
 
 
+async def test_what_is_recorded_keeps_to_what_the_conversation_may_hold(tmp_path):
+    """The model reads 32,768 tokens, its user allows 4,096: what completions add counts."""
+    async with bench(tmp_path, quick(context={"max_tokens": 4_096})) as b:
+        editor = await editor_of(b)
+        file = b.project / "a.py"
+        session = await b.app.registry.session(b.project)
+        assert session.context_tokens == 4_096
+        for number in range(30):
+            editor.open(file, f"{'# a line' * 50}\nx{number} = \n")
+            said(b, "1\n")
+            assert await texts(editor, at(file, 1, len(f"x{number} = "), INVOKED)) == ["1"]
+            editor.notify("textDocument/didClose", {"textDocument": {"uri": file.as_uri()}})
+        assert 3_000 < len(session.transcript.log) <= 4_096
+        assert (await b.ask("Well?")).finish is Finish.COMPLETE
+        assert await editor.leave()
+
+
 async def test_accepted_partly_accepted_and_rejected_are_told_from_the_text(b):
     editor = await editor_of(b)
     file = b.project / "a.py"
@@ -742,6 +761,7 @@ async def test_second_model_completes_without_the_conversation(tmp_path):
         assert small.passes.passes == len(b.gate.passes)
         assert b.backend.passes.passes == 0
         assert await editor.leave()
+        await until(lambda: not small._states)  # what it had read was its editor's
 
 
 async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_serves(tmp_path):
@@ -751,7 +771,10 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
         editor.open(file, CODE)
         await ready(b, editor)
 
+        tried = []
+
         def refuse(source, _report, _cancelled):
+            tried.append(source)
             raise ModelError(f"The model {source} is nowhere.")
 
         small = await b.app.registry.services.worker.call(lambda backend: backend.companion())
@@ -760,6 +783,13 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
             said(b, "um(items)\n")
             assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
             editor.change(file, version, edit(4, 0, 0, "#"))
+        # Where it is looked for, answers would wait: at every keystroke would be too often.
+        assert tried == ["no/such-model"]
+        apart = b.app.registry.inline._apart
+        apart.clock = lambda: RETRY_S + time.monotonic()
+        said(b, "um(items)\n")
+        assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+        assert tried == ["no/such-model"] * 2
         notice = "Completions are made by the model of answers: The model no/such-model is nowhere."
         assert [message["message"] for message in editor.of("window/showMessage")] == [notice]
         assert await editor.leave()
