@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def arrived(connection: Connection, kind: Kind, arguments: Sequence[Any]) -> Abo
     handled. Raises QuestionError."""
     wanted = assist_params(kind, arguments)
     target = take(connection, kind, wanted)
+    target = replace(target, age=answers.age(connection, target.root))
     asked = (wanted.text or "").strip()
     if kind is Kind.ASK:
         return target, asked, wanted.work_done_token
@@ -166,7 +168,9 @@ async def _shown(connection: Connection, kind: Kind, target: Target, text: str, 
     if text.strip():
         about = f" of {_place(target)}" if target.path is not None else ""
         note = f"*{why[:1].upper()}{why[1:]}.*\n\n" if why else ""
-        where = await answers.show(connection, target.root, kind.value, f"# {TITLES[kind]}{about}\n\n{note}{text}\n")
+        where = await answers.show(
+            connection, target.root, kind.value, f"# {TITLES[kind]}{about}\n\n{note}{text}\n", target.age
+        )
     said = "; ".join(part for part in (why or "answered", where) if part)
     warning = bool(why) and not why.startswith("cancelled")
     level = types.MessageType.Warning if warning else types.MessageType.Info
