@@ -75,3 +75,10 @@ def test_changes(reply, found):
 def test_a_long_line_that_is_nearly_a_fence_is_read_once(line):
     """Parted in all ways there are, it would be looked at for hours."""
     assert outside(line) == line
+
+
+def test_a_text_of_fences_that_nothing_closes_is_not_read_once_for_each():
+    text = "```a\n" * 50_000
+    assert outside(text) == text
+    closed = "```a\nx\n```\n"
+    assert outside("~~~a\n" * 99 + closed) == "~~~a\n" * 99
