@@ -92,15 +92,15 @@ def complete(
     answering = backend.position(job.state) > base.position
     assert not (answering and job.stay)
     try:
-        reply = backend.lift(job.state, mark, copy=True) if answering else None
-    except ValueError:
+        reply = backend.lift(job.state, mark, copy=answering)
+    except ValueError:  # what cannot be gone back with is not gone on with
         return None
     run = _Run(backend, job, base, mark, clock)
     try:
         return run.through(cancelled)
     finally:
         if not run.stayed:
-            _leave(backend, run, reply)
+            _leave(backend, run, reply if answering else None)
 
 
 def _base(backend: Backend, job: BranchJob) -> tuple[Base, Mark] | None:
@@ -115,12 +115,12 @@ def _base(backend: Backend, job: BranchJob) -> tuple[Base, Mark] | None:
 
 def _leave(backend: Backend, run: _Run, reply: Lifted | None) -> None:
     """Lift the branch away and put back what was there."""
-    state, branch = run.job.state, run.branch
+    state = run.job.state
     try:
         beside = beside_of(backend, state)
-        beside.branch = branch if run.settle(answering=bool(beside.bases)) else None
+        beside.branch = run.branch if run.settle(answering=bool(beside.bases)) else None
         whole = reply is None or backend.lay(state, reply)
-    except (ValueError, AssertionError):
+    except Exception:  # noqa: BLE001 - memory that runs out, say: whatever it is, nobody knows what has been read
         whole = False
     if not whole:
         backend.drop_state(state)
@@ -263,11 +263,15 @@ class _Run:
 
     def _back(self, ids: Sequence[int]) -> None:
         """To the end of the prompt, unless the state is to stay."""
+        backend, state = self.backend, self.job.state
         if self.job.stay and ids:
+            if backend.position(state) > self.base.position + len(self.wanted) + len(ids):  # an end was read, too
+                backend.rewind(state, self.branch.marks[-1].mark)
+                backend.prefill(state, ids)
             self.stayed = True
-            self.backend.beside.pop(self.job.state, None)
+            backend.beside.pop(state, None)
             return
-        self.backend.rewind(self.job.state, self.branch.marks[-1].mark)
+        backend.rewind(state, self.branch.marks[-1].mark)
         self.good = True
 
 

@@ -71,6 +71,10 @@ class Outcome:
     error: str | None = None
 
 
+class StateLost(RuntimeError):
+    """Somebody who was let in had to drop the state."""
+
+
 class _Run:
     """One reply while it is computed: what has been produced, and the last boundary known to be good."""
 
@@ -142,6 +146,10 @@ class _Run:
         """Let in what is short and waits. Its passes are not ours."""
         passes, rows = self.backend.passes.passes, self.backend.passes.rows
         self._let_in(self.backend)
+        try:
+            self.backend.position(self.job.state)
+        except KeyError:  # the loop of a model would go on, on caches that hold who knows what
+            raise StateLost("a completion took the state along that the reply was computed on") from None
         self.passes_before += self.backend.passes.passes - passes
         self.rows_before += self.backend.passes.rows - rows
 

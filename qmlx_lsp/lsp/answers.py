@@ -22,13 +22,19 @@ CONVERSATION_TURNS_MAX = 100
 """Turns of a conversation that are shown at most, the newest ones."""
 
 
-async def show(connection: Connection, root: Path, kind: str, text: str) -> str:
-    """Show an answer; what is left to be said of where it is, "" for nothing."""
+def age(connection: Connection, root: Path) -> int:
+    """How often the conversation of ``root`` has been forgotten by now."""
+    answers = connection.registry.answers
+    return 0 if answers is None else answers.age(root)
+
+
+async def show(connection: Connection, root: Path, kind: str, text: str, since: int) -> str:
+    """Show an answer, asked for at the age ``since``; what is left to be said of where it is, "" for nothing."""
     answers = connection.registry.answers
     if connection.client.panel or answers is None:
         return ""
     try:
-        file = await asyncio.to_thread(answers.write, root, kind, text)
+        file = await asyncio.to_thread(answers.write, root, kind, text, since)
     except StoreError as error:
         return str(error)
     return "" if await show_file(connection, file) else f"the answer is in {file}"
@@ -49,6 +55,7 @@ async def show_file(connection: Connection, file: Path) -> bool:
 
 async def show_conversation(connection: Connection, root: Path) -> dict[str, str | None]:
     """The newest turns of the conversation of ``root`` as a document. Raises StoreError."""
+    since = age(connection, root)
     found = await connection.registry.conversation(root, CONVERSATION_TURNS_MAX)
     parts = [f"# The conversation about {root.name}\n"]
     for turn in found["turns"]:
@@ -59,7 +66,7 @@ async def show_conversation(connection: Connection, root: Path) -> dict[str, str
     answers = connection.registry.answers
     if answers is None:
         return {"file": None}
-    file = await asyncio.to_thread(answers.write_conversation, root, "\n".join(parts))
+    file = await asyncio.to_thread(answers.write_conversation, root, "\n".join(parts), since)
     if not await show_file(connection, file):
         params = types.ShowMessageParams(type=types.MessageType.Info, message=f"The conversation is in {file}")
         connection.protocol.notify(types.WINDOW_SHOW_MESSAGE, params)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,7 @@ def arrived(connection: Connection, kind: Kind, arguments: Sequence[Any]) -> Abo
     handled. Raises QuestionError."""
     wanted = assist_params(kind, arguments)
     target = take(connection, kind, wanted)
+    target = replace(target, age=answers.age(connection, target.root))
     asked = (wanted.text or "").strip()
     if kind is Kind.ASK:
         return target, asked, wanted.work_done_token
@@ -82,6 +84,7 @@ async def assist(connection: Connection, kind: Kind, about: About, token: str | 
     """Begin the job. Raises QmlxError: nothing runs."""
     target, asked, own_token = about
     if target.path is not None:
+        await connection.registry.project(target.root).configured()  # the editor may say that it is private
         await refuse_private(connection, target.root, target.path, target.shown)
     running = jobs.prepare(connection, kind.value, own_token if token is None else token)
     running.job.on_text, running.job.on_progress = running.feed.text, running.feed.progress
@@ -165,7 +168,9 @@ async def _shown(connection: Connection, kind: Kind, target: Target, text: str, 
     if text.strip():
         about = f" of {_place(target)}" if target.path is not None else ""
         note = f"*{why[:1].upper()}{why[1:]}.*\n\n" if why else ""
-        where = await answers.show(connection, target.root, kind.value, f"# {TITLES[kind]}{about}\n\n{note}{text}\n")
+        where = await answers.show(
+            connection, target.root, kind.value, f"# {TITLES[kind]}{about}\n\n{note}{text}\n", target.age
+        )
     said = "; ".join(part for part in (why or "answered", where) if part)
     warning = bool(why) and not why.startswith("cancelled")
     level = types.MessageType.Warning if warning else types.MessageType.Info

@@ -30,7 +30,7 @@ from qmlx_lsp.workspace.fence import fenced
 from qmlx_lsp.workspace.mirror import canonical_uri, uri_to_path
 from qmlx_lsp.workspace.positions import column, units
 
-_WORD = re.compile(r"[\w$]+\Z")
+_WORD = re.compile(r"[\w$]*")
 LABEL_CHARS_MAX = 60  # of an item in a list
 LAST = "\U0010ffff"  # sorts behind whatever else an editor's list holds
 
@@ -76,7 +76,7 @@ async def completion(connection: Connection, params: types.CompletionParams) -> 
     if at is None or not text:
         return types.CompletionList(is_incomplete=True, items=[])
     insert = _given(at) + text
-    label = insert.splitlines()[0].strip()
+    label = insert.strip().splitlines()[0].rstrip()
     item = types.CompletionItem(
         label=label if len(label) <= LABEL_CHARS_MAX else f"{label[: LABEL_CHARS_MAX - 1]}…",
         kind=types.CompletionItemKind.Text,
@@ -118,10 +118,10 @@ def _at(connection: Connection, position: types.Position, selected: Any) -> _At 
         return None
     at = column(whole, position.character, encoding)
     if selected is None:
-        word = _WORD.search(line[:at])
-        return _At(document, position.line, at if word is None else word.start(), at, "")
+        word = _WORD.match(line[:at][::-1])  # from its end: lines may be long
+        return _At(document, position.line, at - (word.end() if word else 0), at, "")
     start, end = selected.range.start, selected.range.end
-    if not start.line == end.line == position.line or end.character > position.character:
+    if not start.line == end.line == position.line or not start.character <= end.character == position.character:
         return None
     return _At(document, position.line, column(whole, start.character, encoding), at, selected.text)
 
@@ -153,6 +153,7 @@ def _request(connection: Connection, at: _At, *, invoked: bool) -> Request | Non
         column=at.start if at.selected else at.column,
         invoked=invoked,
         selected=at.selected,
+        covered=at.column - at.start if at.selected else 0,
     )
     key = canonical_uri(document.uri)
     return Request(connection, key, root, place, wanted.max_tokens, wanted.max_lines, wanted.debounce_ms)

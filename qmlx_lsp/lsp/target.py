@@ -33,7 +33,8 @@ class Target:
     """``path`` is as a question has it, ``shown`` below the root. ``document`` is the editor's own copy, None where
     it has none that is certain: then there are no ``lines`` and no ``code`` of it, only what was pointed at in the
     text that is told, ``pointed`` and ``at``. ``said``: the comments in it that say what is wanted, which ``code``
-    lacks. ``found``: what checkers say of the file."""
+    lacks. ``found``: what checkers say of the file. ``age``: how often the
+    conversation had been forgotten."""
 
     root: Path
     path: str | None = None
@@ -47,6 +48,7 @@ class Target:
     at: int | None = None
     said: tuple[Wish, ...] = ()
     found: tuple[Diagnostic, ...] | None = None
+    age: int = 0
 
     @property
     def language(self) -> str:

@@ -9,6 +9,7 @@ which has read it, is dropped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +17,7 @@ from functools import partial
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.engine.branch import Base, BranchJob, Completed, complete
 from qmlx_lsp.engine.plan import Start
-from qmlx_lsp.engine.worker import Calls, Priority
+from qmlx_lsp.engine.worker import Calls, EngineBusy, Priority
 from qmlx_lsp.session.event import Job, Usage
 from qmlx_lsp.session.loading import seen
 from qmlx_lsp.session.model import SYSTEM_TEXT, LoadedModel
@@ -82,15 +83,16 @@ async def completed(
         return None
     positions = sorted({session.live_position, *session.standing}, reverse=True)
     prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, positions)
-    branch = branch_for(session.model, session.services.settings, state, wanted, prompt)
+    limit = session.model.info.context_tokens
+    branch = branch_for(session.model, session.services.settings, state, wanted, prompt, limit)
     if branch is None or job.cancelled:
         return None
     return await on_engine(session.services.worker, branch, job, priority)
 
 
 async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | None:
-    """What the model writes, as a turn; the caller holds ``session.lock``. None when ``job`` is cancelled before
-    there is anything.
+    """What the model writes, as a turn, if that is anything; the caller holds ``session.lock``. None when ``job`` is
+    cancelled before it began, or when there is no place for it.
 
     Raises:
         StoreError: the log cannot be written.
@@ -99,7 +101,8 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     resumed = await resume(session, Job())
     log, at = session.transcript.log, session.live_position
     prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, [len(log)])
-    branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt)
+    limit = session.context_tokens
+    branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt, limit)
     if branch is None or job.cancelled:
         return None
     branch = replace(branch, bases=[Base(at, [*log.ids(at), *prompt.heads[0][1].ids])], stay=True)
@@ -108,11 +111,12 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
         found = await on_engine(session.services.worker, branch, job)
         if found is not None and found.position is not None:
             await _record(session, prompt, found, resumed)
+            await _weigh(session, resumed.state)
         known = True
     finally:
         if not known:
             session.drop_live("dropped after an error")
-    return None if found is None or found.position is None else found
+    return found
 
 
 def written(codec: Codec, wanted: Wanted, found: Completed) -> str:
@@ -141,12 +145,12 @@ def prompt_for(
 
 
 def branch_for(
-    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt
+    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt, limit: int
 ) -> BranchJob | None:
-    """None where there is nowhere to stand, or no room."""
+    """None where there is nowhere to stand, or no room within ``limit`` tokens."""
     info, codec = model.info, model.renderer.codec
     needed = len(prompt.text) + wanted.max_tokens
-    bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= info.context_tokens]
+    bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= limit]
     if not bases:
         return None
     ending, stream = Ending(wanted.window.cursor, prompt.open_text), TextStream(codec)
@@ -166,10 +170,32 @@ def branch_for(
 
 
 async def _resumed(session: Session, is_open: Callable[[], bool]) -> StateId | None:
-    async with session.lock:
-        if not is_open():
-            return None
-        return session.live if session.live is not None else (await resume(session, Job())).state
+    """May be cancelled: whoever comes next finds what was begun."""
+    await session.lock.acquire()
+    if session.live is not None or not is_open():
+        session.lock.release()
+        return session.live if is_open() else None
+
+    def ended(resuming: asyncio.Task[StateId]) -> None:
+        session.lock.release()
+        seen(resuming)
+
+    # Seen through whatever becomes of the request: a state that was restored for nobody would be held for good.
+    resuming = asyncio.ensure_future(_resume(session))
+    resuming.add_done_callback(ended)
+    return await asyncio.shield(resuming)
+
+
+async def _resume(session: Session) -> StateId:
+    state = (await resume(session, Job())).state
+    await _weigh(session, state)
+    return state
+
+
+async def _weigh(session: Session, state: StateId) -> None:
+    """Take note of what the live state takes, which all of them together are bounded by. Under the lock."""
+    with contextlib.suppress(EngineBusy):  # it is weighed behind the next one
+        session.live_bytes = await session.services.worker.call(lambda engine: engine.nbytes(state), Priority.SHORT)
 
 
 async def on_engine(

@@ -72,15 +72,17 @@ class Request:
 
 
 class Inline:
-    """``session(root)`` opens a session, ``rules(root)`` gives what is private there, ``is_open(session)``
-    whether that is still the session of its conversation. ``sleep`` is for tests."""
+    """``session(root)`` opens a session, ``rules(root)`` gives what is private there once editors have said it,
+    ``is_open(session)`` whether that is still the session of its conversation. ``bound(session)`` is called when the
+    memory of its state may have grown. ``sleep`` is for tests."""
 
     def __init__(
         self,
         services: Services,
         session: Callable[[Path], Awaitable[Session]],
-        rules: Callable[[Path], Ignore],
+        rules: Callable[[Path], Awaitable[Ignore]],
         is_open: Callable[[Session], bool],
+        bound: Callable[[Session], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._settings = services.settings.inline
@@ -89,6 +91,7 @@ class Inline:
         self._session = session
         self._rules = rules
         self._is_open = is_open
+        self._bound = bound
         self.sleep = sleep
         self._newest: dict[Key, Job] = {}
         self._shown: dict[Key, tuple[Shown, Fate]] = {}
@@ -170,6 +173,8 @@ class Inline:
         for key, job in self._newest.items():
             if key[0] is client:
                 job.cancel()
+        if self._apart is not None:
+            self._apart.forget_all(lambda key: isinstance(key, tuple) and key[0] is client)
 
     async def _complete(self, request: Request, job: Job) -> str:
         place = request.place
@@ -178,7 +183,8 @@ class Inline:
             self._counts["typed_through"] += 1
             return left
         await job.unless_cancelled(self._pause(request))
-        if job.cancelled or await asyncio.to_thread(self._private, request):
+        rules = await job.unless_cancelled(self._known_rules(request.root))
+        if rules is None or await asyncio.to_thread(_private, request, rules):
             return ""
         shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
         if shown is None:
@@ -204,6 +210,7 @@ class Inline:
         began = time.perf_counter()
         if session is not None:
             found = await self._ask(session, wanted, job)
+            self._bound(session)
         else:
             assert self._apart is not None
             found = await self._apart.completed(request.key, wanted, job)
@@ -226,7 +233,9 @@ class Inline:
         session.last_used = time.monotonic()
         if self._stays(wanted) and not session.lock.locked():
             async with session.lock:
-                return await recorded(session, wanted, job) if self._is_open(session) else None
+                found = await recorded(session, wanted, job) if self._is_open(session) else None
+            if found is not None:
+                return found  # else there is no place for it in the log, and it leaves no trace
         for _ in range(_TRIES):
             found = await completed(session, wanted, job, partial(self._is_open, session))
             if found is not None or job.cancelled:
@@ -236,6 +245,9 @@ class Inline:
     def _stays(self, wanted: Wanted) -> bool:
         record = self._settings.record
         return record == "always" or (record == "invoked" and wanted.invoked)
+
+    async def _known_rules(self, root: Path) -> Ignore:
+        return await self._rules(root)
 
     async def _open(self, root: Path) -> Session:
         return await self._session(root)
@@ -255,9 +267,6 @@ class Inline:
     def _took(self, ms: float) -> None:
         self._typical_ms += (ms - self._typical_ms) * (_LATEST_SHARE if self._typical_ms else 1.0)
 
-    def _private(self, request: Request) -> bool:
-        return private(request.root, request.place.path, self._rules(request.root)) is not None
-
     async def warm(self, session: Session, job: Job) -> None:
         """Read again what was read for the latest completion there, behind what the conversation has been told since:
         so that the next keystroke need not. Nobody waits for it; never raises."""
@@ -266,7 +275,8 @@ class Inline:
             return
         shown = window(request.place, self._settings, self._settings.max_lines)
         try:
-            if shown is None or await asyncio.to_thread(self._private, request):
+            rules = await self._known_rules(request.root)
+            if shown is None or await asyncio.to_thread(_private, request, rules):
                 return
             wanted = Wanted(shown, 0, False, await self._fill(session.model))
             await completed(session, wanted, job, partial(self._is_open, session), Priority.BACKGROUND)
@@ -292,3 +302,7 @@ class Inline:
             self._shown[request.key] = Shown(place.lines, place.line, place.column, text), Fate.OPEN
         while len(self._shown) > _SHOWN_MAX:
             del self._shown[next(iter(self._shown))]
+
+
+def _private(request: Request, rules: Ignore) -> bool:
+    return private(request.root, request.place.path, rules) is not None

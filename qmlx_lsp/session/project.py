@@ -64,6 +64,11 @@ class Project:
         while asked := [one for project in (self, *self._around()) for one in project._asked]:
             await asyncio.wait(asked)
 
+    async def known_rules(self) -> Ignore:
+        """The rules, once every client that was asked has said what is private."""
+        await self.configured()
+        return self.rules()
+
     def exclude(self, client: Hashable, patterns: Sequence[str]) -> None:
         """What ``client`` wants excluded from now on, in place of what it wanted before. What clients wanted that
         have left holds no more."""

@@ -63,8 +63,9 @@ class Registry:
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.inline = Inline(
-            services, self.session, lambda root: self.project(root).rules(), lambda one: one in self.sessions
-        )
+            services, self.session, lambda root: self.project(root).known_rules(),
+            lambda one: one in self.sessions, self.live_states.bound,
+        )  # fmt: skip
         self.idle = IdleWork(
             services.settings, lambda: self.sessions, self.session, self.live_states.bound, self.inline.warm
         )

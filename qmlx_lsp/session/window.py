@@ -25,7 +25,8 @@ _EOL_LINES = 200  # lines that are looked at to find out how a document ends and
 @dataclass(frozen=True, slots=True)
 class Place:
     """A cursor in a document: ``line`` and ``column`` (code points) from 0, ``lines`` with their ends. ``selected``
-    is what the editor's menu would put there; ``column`` is then where that begins."""
+    is what the editor's menu would put there, in the place of so many ``covered`` code points; ``column`` is then
+    where that begins."""
 
     path: str
     language: str
@@ -34,6 +35,7 @@ class Place:
     column: int
     invoked: bool
     selected: str = ""
+    covered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ def window(place: Place, settings: Inline, max_lines: int) -> Window | None:
     whole = place.lines[place.line]
     line = whole.rstrip("\r\n")
     at = min(place.column, len(line))
-    before, rest = line[:at] + place.selected, line[at:]
+    before, rest = line[:at] + place.selected, line[at + place.covered :]
     if len(before) > limit:
         return None
     known = to_lf("".join((*place.lines[_first(place, settings, limit) : place.line], before)))

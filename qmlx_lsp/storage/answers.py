@@ -5,6 +5,7 @@ They hold what a conversation says, so they are their owner's alone and go when 
 Invariant: a file is written whole under a name of its own; nothing that is there is written over, but for the one
 that shows the conversation.
 Invariant: of each project ``ANSWERS_MAX`` files are kept, the newest ones.
+Invariant: what a conversation has said is not written once that has been forgotten (``age``), however late it comes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import re
 import shutil
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from qmlx_lsp.errors import StoreError
 
 ANSWERS_MAX = 50
 """Answers of a project that are kept."""
+FORGOTTEN = "the conversation has been forgotten meanwhile"
 
 _NAME = re.compile(r"(\d{4,})-[a-zA-Z]+\.md")
 _CONVERSATION = "conversation.md"
@@ -33,10 +36,16 @@ class Answers:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._lock = threading.Lock()
+        self._ages: Counter[Path] = Counter()
 
-    def write(self, root: Path, kind: str, text: str) -> Path:
-        """A new file with ``text``; ``kind`` is a word for its name. Raises StoreError."""
+    def age(self, root: Path) -> int:
+        """How often the conversation of ``root`` has been forgotten. Does not block."""
+        return self._ages[root]
+
+    def write(self, root: Path, kind: str, text: str, age: int) -> Path:
+        """A new file with ``text``, said at that ``age``; ``kind`` is a word for its name. Raises StoreError."""
         with self._lock, self._trouble():
+            self._check(root, age)
             folder = self._ready(root)
             numbers = sorted(int(match[1]) for name in os.listdir(folder) if (match := _NAME.fullmatch(name)))
             file = folder / f"{(numbers[-1] if numbers else 0) + 1:04}-{kind}.md"
@@ -44,9 +53,10 @@ class Answers:
             self._prune(folder)
             return file
 
-    def write_conversation(self, root: Path, text: str) -> Path:
+    def write_conversation(self, root: Path, text: str, age: int) -> Path:
         """The file that shows the conversation, anew. Raises StoreError."""
         with self._lock, self._trouble():
+            self._check(root, age)
             file = self._ready(root) / _CONVERSATION
             fresh = file.with_suffix(".new")
             fresh.unlink(missing_ok=True)
@@ -57,7 +67,12 @@ class Answers:
     def forget(self, root: Path) -> None:
         """Delete all of a project's. Raises StoreError."""
         with self._lock, self._trouble(), contextlib.suppress(FileNotFoundError):
+            self._ages[root] += 1
             shutil.rmtree(self._of(root))
+
+    def _check(self, root: Path, age: int) -> None:
+        if age != self._ages[root]:
+            raise StoreError(FORGOTTEN)
 
     def _of(self, root: Path) -> Path:
         return self._folder / hashlib.blake2b(os.fsencode(root), digest_size=8).hexdigest()

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 
 from qmlx_lsp.workspace.positions import split_lines, to_lf
 
-_FENCE = re.compile(r"([ \t]*)(`{3,}|~{3,})[ \t]*([^\s`]*)[^`]*$")
+# Nothing is given back once it has been read: a line of a thousand tildes would be tried in all ways to part it.
+_FENCE = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)[ \t]*+([^\s`]*+)[^`]*+$")
 _SEARCH = re.compile(r"<{5,9} ?SEARCH[ \t]*$")
 _DIVIDER = re.compile(r"={5,9}[ \t]*$")
 _REPLACE = re.compile(r">{5,9} ?REPLACE[ \t]*$")
 _PATH = re.compile(r"[#*`\s]*(?:(?:[Ff]ile|[Pp]ath)(?:name)?:\s*)?`?([^\s`*:]+\.[A-Za-z0-9_]+)`?[*:\s]*$")
 _MORE_MAX = 3  # columns by which a closing fence may be indented more than the one that opened
+_Sign = tuple[str, str, str]
+# Fences that nothing closes, behind which no more are looked for: each is looked for to the end of the text.
+UNCLOSED_MAX = 100
 _THOUGHT = re.compile(r"^\s*<think>.*?</think>\s*", re.DOTALL)
 
 
@@ -58,13 +62,14 @@ def fences(reply: str) -> Answer:
     """The fenced blocks of ``reply``; those inside of others are part of them."""
     lines = split_lines(to_lf(reply))
     codes: list[Code] = []
+    signs = [_fence(line) for line in lines]
     at = 0
     while at < len(lines):
-        opening = _fence(lines[at])
+        opening = signs[at]
         at += 1
         if opening is None:
             continue
-        end = _closed(lines, at, opening)
+        end = _closed(signs, at, opening)
         if end is None:
             return Answer(tuple(codes), cut=True)
         indent, _, language = opening
@@ -75,29 +80,31 @@ def fences(reply: str) -> Answer:
 
 def outside(text: str) -> str:
     """``text`` without its closed fenced blocks. A block that is not closed is none."""
-    kept, at = [], 0
+    kept, at, vain = [], 0, 0
     lines = split_lines(text)
+    signs = [_fence(line) for line in lines]
     while at < len(lines):
-        opening = _fence(lines[at])
-        end = None if opening is None else _closed(lines, at + 1, opening)
+        opening = signs[at] if vain < UNCLOSED_MAX else None
+        end = None if opening is None else _closed(signs, at + 1, opening)
+        vain += opening is not None and end is None
         if end is None:
             kept.append(lines[at])
         at = at + 1 if end is None else end + 1
     return "".join(kept)
 
 
-def _fence(line: str) -> tuple[str, str, str] | None:
+def _fence(line: str) -> _Sign | None:
     """Indentation, sign and word of a line that is a fence."""
     match = _FENCE.match(line.rstrip("\r\n"))
     return (match[1], match[2], match[3]) if match else None
 
 
-def _closed(lines: Sequence[str], at: int, opening: tuple[str, str, str]) -> int | None:
+def _closed(signs: Sequence[_Sign | None], at: int, opening: _Sign) -> int | None:
     """The line that closes the block that begins at ``at`` behind ``opening``; None when none does."""
     indent, sign, _ = opening
     depth = 1
-    for number in range(at, len(lines)):
-        found = _fence(lines[number])
+    for number in range(at, len(signs)):
+        found = signs[number]
         if found is None or found[1][0] != sign[0] or len(found[1]) < len(sign):
             continue
         if len(found[0]) > len(indent) + _MORE_MAX:

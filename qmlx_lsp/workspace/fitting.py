@@ -40,10 +40,11 @@ class _Place:
 def replaced(text: str, changes: Sequence[Change]) -> Fitted:
     """``text`` after ``changes``. Kept lines keep their ends, new ones end with ``\\n``."""
     lines = split_lines(text)
+    have = [bare(line) for line in lines]
     places: list[tuple[int, int, list[str]]] = []
     for number, change in enumerate(changes, 1):
         which = f"search/replace block {number}" if len(changes) > 1 else "the search/replace block"
-        found = _places(lines, _bare_lines(change.search))
+        found = _places(have, _bare_lines(change.search))
         if len(found) != 1:
             return Fitted(reason=f"{which} fits in {len(found) or 'no'} place{'s' * (len(found) > 1)} of the text")
         put = _put(lines, found[0], change)
@@ -61,21 +62,28 @@ def replaced(text: str, changes: Sequence[Change]) -> Fitted:
     return Fitted("".join([*pieces, *lines[at:]]))
 
 
-def _places(lines: Sequence[str], wanted: Sequence[str]) -> list[_Place]:
+def _places(have: Sequence[str], wanted: Sequence[str]) -> list[_Place]:
     """Where ``wanted`` stands: exactly, or else but for blanks at line ends, or else but for indentation as well."""
     if not any(line.strip() for line in wanted):
         # Nothing is searched for: that can only be meant for a text that has nothing.
-        return [] if any(line.strip() for line in lines) else [_Place(0, len(lines), lambda line: line)]
-    have = [bare(line) for line in lines]
-    starts = range(len(have) - len(wanted) + 1)
-    exact = [at for at in starts if have[at : at + len(wanted)] == list(wanted)]
+        return [] if any(line.strip() for line in have) else [_Place(0, len(have), lambda line: line)]
+    exact = _exact(have, wanted)
     if not exact:
         have, wanted = [line.rstrip() for line in have], [line.rstrip() for line in wanted]
-        exact = [at for at in starts if have[at : at + len(wanted)] == list(wanted)]
+        exact = _exact(have, wanted)
     if exact:
         return [_Place(at, at + len(wanted), lambda line: line) for at in exact]
+    first = next(line for line in wanted if line).strip()
+    ahead = next(at for at, line in enumerate(wanted) if line)
+    starts = (at for at in range(len(have) - len(wanted) + 1) if have[at + ahead].endswith(first))
     shifts = ((at, _shift(wanted, have[at : at + len(wanted)])) for at in starts)
     return [_Place(at, at + len(wanted), written) for at, written in shifts if written is not None]
+
+
+def _exact(have: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """Where exactly these lines stand. Looks at the first one of them first: texts are large."""
+    first, size, lines = wanted[0], len(wanted), list(wanted)
+    return [at for at, line in enumerate(have) if line == first and have[at : at + size] == lines]
 
 
 def _shift(lines: Sequence[str], there: Sequence[str]) -> Callable[[str], str | None] | None:

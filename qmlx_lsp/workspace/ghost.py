@@ -187,7 +187,7 @@ def _without_behind(last: str, behind: str) -> str:
     rest = behind.rstrip()
     if not rest.strip():
         return last
-    for size in range(len(rest), 0, -1):
+    for size in range(min(len(rest), len(last)), 0, -1):  # of a line of a megabyte no more than could be repeated
         if last.endswith(rest[:size]) and (size == len(rest) or _CLOSING.issuperset(rest[:size])):
             return last[:-size]
     stray = _stray_closer(last)

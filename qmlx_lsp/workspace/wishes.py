@@ -19,11 +19,12 @@ WISH_CHARS_MAX = 1_000
 """Characters of one wish at most."""
 
 _WHOLE = re.compile(
-    r"\s*(?:#+!?|//+!?|--+|;+|<!--+|/\*+|\{-|\(\*|%+|\"+|'|\.\.|REM\b)\s*qmlx:\s*(.*?)\s*(?:--+>|\*+/|-\}|\*\)|\"+)?\s*$",
-    re.IGNORECASE,
+    r"\s*(?:#+!?|//+!?|--+|;+|<!--+|/\*+|\{-|\(\*|%+|\"+|'|\.\.|REM\b)\s*qmlx:(.*)$", re.IGNORECASE | re.DOTALL
 )
-_BEHIND = re.compile(r"(.*?\S)\s+(?:#+|//+|/\*+|<!--+)\s*qmlx:\s*(.*?)\s*(?:--+>|\*+/)?\s*$", re.IGNORECASE)
-_BODY = re.compile(r"\bqmlx:", re.IGNORECASE)
+_BEHIND = re.compile(r"(.*?\S)\s+(?:#+|//+|/\*+|<!--+)\s*qmlx:(.*)$", re.IGNORECASE | re.DOTALL)
+# What ends a comment. Looked for by itself: as a part of the others it would be tried at every blank of the line.
+_WHOLE_ENDS = re.compile(r"(?:--+>|\*+/|-\}|\*\)|\"+)\Z")
+_BEHIND_ENDS = re.compile(r"(?:--+>|\*+/)\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +38,25 @@ class Wish:
 
 def wish_on(line: str, number: int = 1) -> Wish | None:
     """The wish that a line says; None when it says none."""
+    if "qmlx:" not in line.lower():  # nearly all lines, and somebody may have selected all of a large text
+        return None
     row = bare(line)
-    if len(row) > 2 * WISH_CHARS_MAX or not _BODY.search(row):
+    if len(row) > 2 * WISH_CHARS_MAX:
         return None
     whole = _WHOLE.match(row)
     if whole:
-        return Wish(number, whole[1][:WISH_CHARS_MAX]) if whole[1] else None
+        text = _said(whole[1], _WHOLE_ENDS)
+        return Wish(number, text) if text else None
     behind = _BEHIND.match(row)
-    return Wish(number, behind[2][:WISH_CHARS_MAX], behind[1]) if behind and behind[2] else None
+    text = _said(behind[2], _BEHIND_ENDS) if behind else ""
+    return Wish(number, text, behind[1]) if behind and text else None
+
+
+def _said(rest: str, ends: re.Pattern[str]) -> str:
+    """What a comment says in ``rest``, less what ends it."""
+    said = rest.strip()
+    end = ends.search(said)
+    return (said if end is None else said[: end.start()].rstrip())[:WISH_CHARS_MAX]
 
 
 def wishes(lines: Sequence[str], span: Range) -> list[Wish]:

@@ -138,18 +138,39 @@ async def test_a_cancelled_answer_is_shown_as_far_as_it_goes(b: Bench) -> None:
 async def test_only_the_newest_are_kept_and_forgetting_forgets_them(b: Bench) -> None:
     files = Answers(b.paths.answers)
     other = b.project.with_name("other")
-    made = [files.write(b.project, "explain", str(n)) for n in range(ANSWERS_MAX + 3)]
-    files.write(other, "ask", "x")
+    made = [files.write(b.project, "explain", str(n), 0) for n in range(ANSWERS_MAX + 3)]
+    files.write(other, "ask", "x", 0)
     left = [file for file in kept(b) if file.parent == made[0].parent]
     assert left == made[3:]
     assert [file.read_text() for file in left] == [str(n) for n in range(3, ANSWERS_MAX + 3)]
-    assert files.write(b.project, "ask", "y").name == f"{ANSWERS_MAX + 4:04}-ask.md"
+    assert files.write(b.project, "ask", "y", 0).name == f"{ANSWERS_MAX + 4:04}-ask.md"
     editor = await editor_of(b)
     assert await run(editor, "qmlx.ask", {"text": "Why?"}) == "ask: answered"
     assert await editor.request(COMMAND, call("qmlx.showConversation"))
     await editor.request(COMMAND, call("qmlx.forgetConversation", str(b.project)))
     assert [file.read_text() for file in kept(b)] == ["x"]
     files.forget(b.project)
+    assert await editor.leave()
+
+
+async def test_what_was_begun_before_it_was_forgotten_is_not_kept_behind_it(b: Bench) -> None:
+    editor = InMemory(b.app, answers=False)
+    params = initialize_params("vscode-1.139", b.project)
+    params["capabilities"]["workspace"]["configuration"] = False
+    await editor.initialize(params)
+    file = b.project / "a.py"
+    editor.open(file, CODE)
+    await b.session()
+    b.backend._replies[:] = ["```python\ndef f(x):\n    return 7\n```\n"]
+    where = {"uri": file.as_uri(), "range": span(0, 2), "text": "seven"}
+    await editor.request(COMMAND, call("qmlx.rewrite", where, workDoneToken="t"))
+    asked = await editor.until(lambda m: m.get("method") == "workspace/applyEdit")
+    await editor.request(COMMAND, call("qmlx.forgetConversation", str(b.project)))
+    editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"applied": False, "failureReason": "no"}})
+    said = "not applied: the editor did not apply it (no); the conversation has been forgotten meanwhile"
+    assert await ended(editor, "t") == f"rewrite: {said}"
+    assert kept(b) == []
+    assert editor.of("window/showMessage") == [{"type": WARNING, "message": f"rewrite: {said}"}]
     assert await editor.leave()
 
 

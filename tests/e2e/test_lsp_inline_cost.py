@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from qmlx_lsp.errors import ModelError
+from qmlx_lsp.session.apart import RETRY_S
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick
 from tests.support.completions import AUTOMATIC, CODE, INLINE, INVOKED, at, editor_of, ready, said, texts
@@ -333,6 +335,7 @@ async def test_second_model_completes_without_the_conversation(tmp_path):
         assert small.passes.passes == len(b.gate.passes)
         assert b.backend.passes.passes == 0
         assert await editor.leave()
+        await until(lambda: not small._states)  # what it had read was its editor's
 
 
 async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_serves(tmp_path):
@@ -342,7 +345,10 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
         editor.open(file, CODE)
         await ready(b, editor)
 
+        tried = []
+
         def refuse(source, _report, _cancelled):
+            tried.append(source)
             raise ModelError(f"The model {source} is nowhere.")
 
         small = await b.app.registry.services.worker.call(lambda backend: backend.companion())
@@ -351,6 +357,21 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
             said(b, "um(items)\n")
             assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
             editor.change(file, version, edit(4, 0, 0, "#"))
+        # Where it is looked for, answers would wait: at every keystroke would be too often.
+        assert tried == ["no/such-model"]
+        apart = b.app.registry.inline._apart
+        apart.clock = lambda: RETRY_S + time.monotonic()
+        said(b, "um(items)\n")
+        assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+        assert tried == ["no/such-model"] * 2
+        assert "inline.model" in b.app.registry._amiss
         notice = "Completions are made by the model of answers: The model no/such-model is nowhere."
         assert [message["message"] for message in editor.of("window/showMessage")] == [notice]
+        del small.load  # there it is
+        editor.change(file, 4, edit(4, 0, 0, "#"))
+        apart.clock = lambda: 2 * RETRY_S + time.monotonic()
+        small._replies[:] = ["um(items)\n"]
+        assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+        assert small.passes.passes
+        assert "inline.model" not in b.app.registry._amiss
         assert await editor.leave()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.bench import Bench, bench
+from tests.support.bench import Bench, bench, quick
 from tests.support.fake_editor import CLIENT_NAMES, InMemory, Message, edit, initialize_params
 
 CANARY = "kanarienvogel"
@@ -188,6 +188,43 @@ async def test_nothing_is_told_before_the_editor_has_said_what_is_private(b: Ben
     assert b.entries() == []
     editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"exclude": ["excluded.py"]}]})
     await editor.result(number)
+    assert CANARY not in "".join(entry.text for entry in b.entries())
+    assert await editor.leave()
+
+
+async def _before_the_settings(b: Bench) -> tuple[InMemory, Message]:
+    """An editor that has opened a file and has not said yet that it is private; and what it was asked."""
+    editor = InMemory(b.app, answers=False)
+    await editor.initialize(initialize_params("vscode-1.139", b.project))
+    asked = await editor.until(lambda m: m.get("method") == "workspace/configuration")
+    editor.open(b.project / "excluded.py", f"{CANARY}\n")
+    await b.app.registry.loader.ready()
+    return editor, asked
+
+
+@pytest.mark.parametrize("second", ["", "small"])
+async def test_nothing_is_completed_before_the_editor_has_said_what_is_private(tmp_path: Path, second: str) -> None:
+    async with bench(tmp_path, quick(inline={"model": second})) as b:
+        editor, asked = await _before_the_settings(b)
+        place = {"line": 0, "character": len(CANARY)}
+        about = {"textDocument": {"uri": (b.project / "excluded.py").as_uri()}, "position": place}
+        number = editor.begin("textDocument/inlineCompletion", {**about, "context": {"triggerKind": 1}})
+        await editor.request("qmlx/status")
+        editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"exclude": ["excluded.py"]}]})
+        assert await editor.result(number) == {"items": []}
+        assert b.gate.passes == []
+        assert CANARY not in "".join(entry.text for entry in b.entries())
+        assert await editor.leave()
+
+
+@pytest.mark.parametrize("command", ["explain", "document", "tests", "rewrite"])
+async def test_no_lines_are_asked_about_before_the_editor_has_said_what_is_private(b: Bench, command: str) -> None:
+    editor, asked = await _before_the_settings(b)
+    about = {"uri": (b.project / "excluded.py").as_uri(), "text": "make it short"}
+    number = editor.begin("workspace/executeCommand", {"command": f"qmlx.{command}", "arguments": [about]})
+    await editor.request("qmlx/status")
+    editor.send({"jsonrpc": "2.0", "id": asked["id"], "result": [{"exclude": ["excluded.py"]}]})
+    assert "private (exclude)" in (await editor.response(number))["error"]["message"]
     assert CANARY not in "".join(entry.text for entry in b.entries())
     assert await editor.leave()
 

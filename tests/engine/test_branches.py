@@ -1,10 +1,12 @@
 """Branches on real caches: a long answer that lets them in goes on bit for bit, and they are exact themselves."""
 
 import pytest
+from mlx_lm.models.cache import KVCache
 
 from qmlx_lsp.engine.backend import Sampling
 from qmlx_lsp.engine.branch import Base, BranchJob, complete
 from qmlx_lsp.engine.generation import Job, generate
+from qmlx_lsp.transcript.entry import Finish
 from tests.support import tiny_models
 from tests.support.tiny_models import ids
 
@@ -49,6 +51,33 @@ def test_an_answer_that_lets_typing_in_is_the_same_to_the_bit(name):
     assert (outcome.ids, outcome.passes, outcome.prefilled) == (expected.ids, expected.passes, expected.prefilled)
     assert backend.logits(state, [3]) == plain.logits(other, [3])
     assert [one.prefilled for one in found[3:]] == [1] * (len(found) - 3)
+
+
+class Unknown(KVCache):
+    """A class that the adapters do not know, so that nobody can go back with it."""
+
+
+def test_a_state_of_caches_that_nobody_knows_is_left_alone():
+    backend, state = started("llama")
+    backend._states[state].caches[0].__class__ = Unknown
+    passes = backend.passes.passes
+    assert complete(backend, branch(state, ids(9, salt=2), 30), never) is None
+    assert (backend.position(state), backend.passes.passes) == (30, passes)
+
+
+def test_an_answer_whose_state_is_dropped_under_it_ends_there():
+    backend, state = started("llama")
+    told = []
+
+    def let_in(_backend):
+        if len(told) == 3:
+            backend.drop_state(state)
+
+    outcome = generate(
+        backend, Job(state, ids(20, salt=1), [5, 6], NO_END, 24, Sampling(), 8),
+        cancelled=never, on_prefill=lambda _done, _total: None, on_token=told.append, let_in=let_in,
+    )  # fmt: skip
+    assert (outcome.finish, outcome.position, len(told)) == (Finish.ERROR, None, 3)
 
 
 @tiny_models.EACH

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qmlx_lsp.engine.backend import Sampling
+from qmlx_lsp.engine.backend import Mark, Sampling
 from qmlx_lsp.engine.branch import READY_TOKENS, Base, BranchJob, complete
 from qmlx_lsp.engine.generation import Job, generate
 from qmlx_lsp.engine.scripted import ScriptedBackend
@@ -201,3 +201,81 @@ def test_whatever_is_typed_the_answer_is_that_of_a_fresh_model(steps, hybrid):
             other = fresh.new_state()
             fresh.prefill(other, log)
             assert found.ids == complete(fresh, job(other, text, at=len(log)), never).ids
+
+
+class Unmarkable(ScriptedBackend):
+    """A model whose caches nobody knows: its states cannot be gone back with."""
+
+    def mark(self, state):
+        return Mark(self.position(state), None)
+
+
+def test_a_state_that_cannot_be_marked_is_left_alone():
+    backend = Unmarkable()
+    state = backend.new_state()
+    backend.prefill(state, LOG)
+    passes = backend.passes.passes
+    assert complete(backend, job(state, b"abc"), never) is None
+    assert (backend.ids(state), backend.passes.passes) == (LOG, passes)
+
+
+class ReadsEnds(ScriptedBackend):
+    """A backend for which taking an end token back is dear."""
+
+    def decode(self, state, ids, sampling, max_tokens, spare=frozenset(), **options):
+        return super().decode(state, ids, sampling, max_tokens, **options)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_what_stays_is_what_was_written_and_no_end_token(hybrid):
+    backend = ReadsEnds(["done"], hybrid=hybrid)
+    state = backend.new_state()
+    backend.prefill(state, LOG)
+    found = complete(backend, job(state, b"abc", stay=True), never)
+    assert (found.finish, bytes(found.ids)) == (Finish.COMPLETE, b"done")
+    assert backend.ids(state) == [*LOG, *HEAD, *b"abc", *b"done"]
+    assert found.position == len(LOG) + len(HEAD) + 3 + 4
+
+
+class RunsOut(ScriptedBackend):
+    """Memory runs out when so many things have been lifted away or laid back."""
+
+    left = 99
+
+    def _moved(self):
+        self.left -= 1
+        if not self.left:
+            raise RuntimeError("out of memory")
+
+    def lift(self, state, mark, *, copy):
+        self._moved()
+        return super().lift(state, mark, copy=copy)
+
+    def lay(self, state, lifted):
+        self._moved()
+        return super().lay(state, lifted)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("moves", [2, 3])
+def test_a_state_that_cannot_be_put_back_is_dropped_and_the_answer_says_so(hybrid, moves):
+    """The first move takes the reply away; the second one the branch, the third one puts the reply back."""
+    backend = RunsOut(["0123456789", "a branch"], hybrid=hybrid)
+    state, calls = backend.new_state(), []
+    backend.prefill(state, LOG)
+
+    def let_in(_backend):
+        calls.append(1)
+        if len(calls) == 4:
+            backend.left = moves
+            with suppress(RuntimeError):  # the worker gives it to whoever wanted the completion
+                complete(backend, job(state, b"abc"), never)
+
+    answer = Job(state, list(b"question"), [100, 101], ENDS, 50, Sampling(), 64)
+    outcome = generate(
+        backend, answer, cancelled=never, on_prefill=lambda *_: None, on_token=lambda _: None, let_in=let_in
+    )
+    assert (outcome.finish, outcome.position) == (Finish.ERROR, None)
+    assert outcome.error == "StateLost: a completion took the state along that the reply was computed on"
+    with pytest.raises(KeyError):
+        backend.position(state)

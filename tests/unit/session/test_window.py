@@ -58,8 +58,9 @@ def test_lines_end_as_the_cursors_does_or_as_the_first_one(text, eol):
 
 
 def test_selected_item_stands_where_it_would():
-    found = window(Place("a.py", "python", ["os.pa\n"], 0, 3, False, selected="path"), SETTINGS, 9)
-    assert (found.before, found.cursor.before) == ("os.path", "os.path")
+    place = Place("a.py", "python", ["os.pa + 1\n"], 0, 3, False, selected="path", covered=2)
+    found = window(place, SETTINGS, 9)
+    assert (found.before, found.cursor.before, found.cursor.behind) == ("os.path", "os.path", " + 1")
 
 
 LINES = st.lists(st.text(alphabet="ab é`", max_size=40), min_size=1, max_size=30)

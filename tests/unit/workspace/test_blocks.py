@@ -69,3 +69,16 @@ ONE = "<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n"
 )
 def test_changes(reply, found):
     assert changes(reply) == found
+
+
+@pytest.mark.parametrize("line", ["~" * 100_000 + "`", "~~~" + " " * 100_000 + "`", "~~~" + "a" * 100_000 + "`"])
+def test_a_long_line_that_is_nearly_a_fence_is_read_once(line):
+    """Parted in all ways there are, it would be looked at for hours."""
+    assert outside(line) == line
+
+
+def test_a_text_of_fences_that_nothing_closes_is_not_read_once_for_each():
+    text = "```a\n" * 50_000
+    assert outside(text) == text
+    closed = "```a\nx\n```\n"
+    assert outside("~~~a\n" * 99 + closed) == "~~~a\n" * 99

@@ -123,3 +123,9 @@ def test_where_it_is_decided_nothing_changes_any_more(pieces, wanted):
     count = decided(pieces, cursor)
     if count is not None:
         assert fitted("".join(pieces[:count]), cursor) == fitted("".join(pieces), cursor)
+
+
+def test_the_rest_of_a_line_may_be_a_megabyte():
+    """Compared with every beginning of it, a completion would cost minutes, with every editor waiting."""
+    behind = "', " + "x" * 1_000_000
+    assert fitted("abc', \n", line("f('", behind)) == "abc"

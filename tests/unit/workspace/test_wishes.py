@@ -37,6 +37,19 @@ def test_what_is_no_wish(line):
     assert wish_on(line) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("# qmlx: a" + " " * (2 * WISH_CHARS_MAX - 10) + "x", ("a", "")),
+        ("b # qmlx: a" + " " * (2 * WISH_CHARS_MAX - 12) + "x", ("a", "b")),
+    ],
+)
+def test_a_line_of_blanks_is_read_once(line, said):
+    """Tried at every blank, this would be waited for for half a minute, with every editor."""
+    wish = wish_on(line)
+    assert (wish.text.strip(), wish.left) == said
+
+
 LINES = ["a\n", "# qmlx: one\n", "b # qmlx: two\r\n", "c"]
 
 
