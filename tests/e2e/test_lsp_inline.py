@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from qmlx_lsp.errors import ModelError
+from qmlx_lsp.errors import ModelError, StoreError
 from qmlx_lsp.session.apart import RETRY_S
 from qmlx_lsp.session.checkpoint import settled
 from qmlx_lsp.session.event import Ask, Job
@@ -612,6 +612,59 @@ async def test_what_is_recorded_is_a_setting(tmp_path, record, kinds):
 # --- what becomes of it --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("write", ["append", "begin_reply", "finish_reply"])
+async def test_a_full_disk_while_one_is_recorded_costs_the_item_and_nothing_else(b, write, monkeypatch):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    editor.open(file, CODE)
+    await b.ask("What is this?")
+    session = await b.app.registry.session(b.project)
+    log = b.app.registry.services.log
+
+    works, disk = getattr(log, write), ["full"]
+
+    def full(*args):
+        if disk:
+            raise StoreError("The disk is full.")
+        return works(*args)
+
+    monkeypatch.setattr(log, write, full)
+    said(b, "um(items)\n")
+    assert await texts(editor, at(file, 1, 12, INVOKED)) == []
+    assert session.live is None
+    disk.clear()
+    said(b, "Well.")
+    assert (await b.ask("And now?")).text == "Well."
+    assert b.backend.ids(session.live) == session.transcript.log.ids(0)
+    entries = session.transcript.entries
+    await b.restart()
+    again = await b.app.registry.session(b.project)
+    assert [(e.kind, e.finish, tuple(e.ids)) for e in again.transcript.entries] == [
+        (e.kind, e.finish, tuple(e.ids)) for e in entries
+    ]
+
+
+async def test_an_editor_that_vanishes_while_one_is_recorded_leaves_a_partial_turn(b):
+    editor = await editor_of(b)
+    file = b.project / "a.py"
+    editor.open(file, "x = 1\n\n")
+    await b.ask("What is this?")
+    session = await b.app.registry.session(b.project)
+    before = len(session.transcript.entries)
+    said(b, "0123456789" * 5)
+    b.gate.hold("decode", 4)
+    editor.begin(INLINE, at(file, 1, 0, INVOKED))
+    await b.gate.reached()
+    inline = b.app.registry.inline
+    leaving = asyncio.create_task(editor.drop())
+    await until(lambda: all(job.cancelled for job in inline._newest.values()))
+    b.gate.open()
+    await leaving
+    assert (len(session.transcript.entries), session.transcript.entries[-1].finish) == (before + 2, Finish.CANCELLED)
+    assert b.backend.ids(session.live) == session.transcript.log.ids(0)
+    assert (inline._newest, inline._shown) == ({}, {})
+
+
 async def test_what_is_recorded_keeps_to_what_the_conversation_may_hold(tmp_path):
     """The model reads 32,768 tokens, its user allows 4,096: what completions add counts."""
     async with bench(tmp_path, quick(context={"max_tokens": 4_096})) as b:
@@ -790,8 +843,16 @@ async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_se
         said(b, "um(items)\n")
         assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
         assert tried == ["no/such-model"] * 2
+        assert "inline.model" in b.app.registry._amiss
         notice = "Completions are made by the model of answers: The model no/such-model is nowhere."
         assert [message["message"] for message in editor.of("window/showMessage")] == [notice]
+        del small.load  # there it is
+        editor.change(file, 4, edit(4, 0, 0, "#"))
+        apart.clock = lambda: 2 * RETRY_S + time.monotonic()
+        small._replies[:] = ["um(items)\n"]
+        assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
+        assert small.passes.passes
+        assert "inline.model" not in b.app.registry._amiss
         assert await editor.leave()
 
 
