@@ -255,7 +255,7 @@ async def test_max_lines_and_the_switch_of_the_editor(b):
     editor.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"inline": {"maxLines": "no"}}}})
     await until(lambda: editor.of("window/showMessage"))
     shown = editor.of("window/showMessage")[0]["message"]
-    assert shown == "qmlx.inline.maxLines is 'no', but must be a whole number, 1 or more."
+    assert shown == "qmlx.inline.maxLines is 'no', but must be a whole number from 1 to 1,000."
     assert await editor.leave()
 
 
@@ -449,6 +449,21 @@ async def test_memory_is_bounded_where_nothing_but_completions_are_made(tmp_path
         assert await texts(editor, at(file, 0, 3, INVOKED)) == ["foobar"]
         await until(lambda: other.live is None)
         assert await editor.leave()
+
+
+async def test_a_limit_of_the_editor_beyond_all_limits_is_said_and_is_none(b):
+    editor = await editor_of(b, "helix-25.07")
+    for value in (5_000, 10**30, 0, -1, True, 1.5):
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"inline": {"maxTokens": value}}}})
+    file = b.project / "a.py"
+    editor.open(file, "foo\n")
+    await ready(b, editor)
+    said(b, "bar\n")
+    assert await texts(editor, at(file, 0, 3)) == ["foobar"]
+    shown = [message["message"] for message in editor.of("window/showMessage")]
+    assert len(shown) == 6
+    assert shown[0] == "qmlx.inline.maxTokens is 5000, but must be a whole number from 1 to 4,096."
+    assert await editor.leave()
 
 
 # --- with a long answer --------------------------------------------------------------------------------------------
