@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from qmlx_lsp.lsp.connection import Connection, InlineOptions
+from qmlx_lsp.settings import Inline, Limit
 
 SECTION = "qmlx"
 CONFIGURATION_S = 2.0
@@ -96,27 +97,28 @@ def _take(connection: Connection, ours: Any, roots: Sequence[Path]) -> list[str]
 def _inline(connection: Connection, ours: Mapping[str, Any]) -> InlineOptions:
     """What is said of completions; what cannot be understood is as it was."""
     taken: dict[str, Any] = {}
-    for section, key, field, least in _INLINE:
-        held = ours.get(section)
+    for section, key, field in _INLINE:
+        held, limit = ours.get(section), _LIMITS.get(field)
         value = held.get(key) if isinstance(held, Mapping) else None
         if value is None:
             continue
-        if isinstance(value, bool) if least is None else type(value) is int and value >= least:
+        if isinstance(value, bool) if limit is None else type(value) is int and limit.low <= value <= limit.high:
             taken[field] = value
         else:
-            allowed = "true or false" if least is None else f"a whole number, {least} or more"
+            allowed = "true or false" if limit is None else f"a whole number from {limit.low:,} to {limit.high:,}"
             _complain(connection, f"qmlx.{section}.{key} is {reprlib.repr(value)}, but must be {allowed}.")
     return replace(connection.inline, **taken)
 
 
-# Section, key, our name, and the least number; None for a switch.
-_INLINE: tuple[tuple[str, str, str, int | None], ...] = (
-    ("inline", "enable", "enable", None),
-    ("inline", "debounceMs", "debounce_ms", 0),
-    ("inline", "maxTokens", "max_tokens", 1),
-    ("inline", "maxLines", "max_lines", 1),
-    ("completion", "list", "in_list", None),
+# Section, key, and our name. What the daemon's own settings have no limit for is a switch.
+_INLINE = (
+    ("inline", "enable", "enable"),
+    ("inline", "debounceMs", "debounce_ms"),
+    ("inline", "maxTokens", "max_tokens"),
+    ("inline", "maxLines", "max_lines"),
+    ("completion", "list", "in_list"),
 )
+_LIMITS: dict[str, Limit] = {one.name: one.metadata["limit"] for one in fields(Inline) if "limit" in one.metadata}
 
 
 def _complain(connection: Connection, text: str) -> None:

@@ -223,10 +223,12 @@ class Inline:
     async def _model_apart(self, apart: Apart) -> LoadedModel | None:
         """The second model; None when it cannot be had, which is said once, and the first one serves."""
         try:
-            return await apart.model()
+            found = await apart.model()
         except ModelError as error:
             self._notice("inline.model", f"Completions are made by the model of answers: {error}")
             return None
+        self._notice("inline.model", None)
+        return found
 
     async def _ask(self, session: Session, wanted: Wanted, job: Job) -> Completed | None:
         """What the conversation's model writes."""

@@ -188,7 +188,7 @@ async def test_max_lines_and_the_switch_of_the_editor(b):
     editor.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"inline": {"maxLines": "no"}}}})
     await until(lambda: editor.of("window/showMessage"))
     shown = editor.of("window/showMessage")[0]["message"]
-    assert shown == "qmlx.inline.maxLines is 'no', but must be a whole number, 1 or more."
+    assert shown == "qmlx.inline.maxLines is 'no', but must be a whole number from 1 to 1,000."
     assert await editor.leave()
 
 

@@ -175,3 +175,18 @@ async def test_an_item_of_a_list_that_begins_with_a_new_line_has_a_label(b):
     (item,) = (await helix.request(LIST, where))["items"]
     assert (item["label"], item["textEdit"]["newText"]) == ("return 1", "\n    return 1")
     assert await helix.leave()
+
+
+async def test_a_limit_of_the_editor_beyond_all_limits_is_said_and_is_none(b):
+    editor = await editor_of(b, "helix-25.07")
+    for value in (5_000, 10**30, 0, -1, True, 1.5):
+        editor.notify("workspace/didChangeConfiguration", {"settings": {"qmlx": {"inline": {"maxTokens": value}}}})
+    file = b.project / "a.py"
+    editor.open(file, "foo\n")
+    await ready(b, editor)
+    said(b, "bar\n")
+    assert await texts(editor, at(file, 0, 3)) == ["foobar"]
+    shown = [message["message"] for message in editor.of("window/showMessage")]
+    assert len(shown) == 6
+    assert shown[0] == "qmlx.inline.maxTokens is 5000, but must be a whole number from 1 to 4,096."
+    assert await editor.leave()
