@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 
 from qmlx_lsp.engine.backend import Backend, StateId
 from qmlx_lsp.engine.branch import Base, BranchJob, Completed, complete
@@ -29,36 +29,47 @@ from qmlx_lsp.transcript import gap as gaps
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
 from qmlx_lsp.transcript.healing import Healing, Vocabulary, open_piece
+from qmlx_lsp.transcript.suffix import Tail
 from qmlx_lsp.transcript.transcript import Transcript
 from qmlx_lsp.workspace.ghost import Ending
 
 # Tokens before the text at the cursor; with more (a conversation that has not been read) it waits for its turn.
 HEAD_TOKENS_SHORT = 2_048
+HEADS_MAX = 8  # of prompts that are kept
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Filling:
-    """What a model's completions need beside it: the marks it fills gaps with, if it has any, and all its tokens."""
+    """What a model's completions need beside it: the marks it fills gaps with, if it has any, all its tokens, and the
+    heads of its prompts, of which keystroke after keystroke has the same."""
 
     marks: gaps.Marks | None
     vocabulary: Vocabulary
+    head: Callable[[Tail, gaps.Gap], gaps.Head]
 
     @classmethod
     def of(cls, model: LoadedModel, fim: str) -> Filling:
         """Takes up to a second: for a thread. ``fim`` as in the settings."""
-        codec = model.renderer.codec
-        trained = {"on": True, "off": False}.get(fim)
-        return cls(gaps.find_marks(codec, model.info.name, trained=trained), Vocabulary(codec))
+        renderer, trained = model.renderer, {"on": True, "off": False}.get(fim)
+        marks = gaps.find_marks(renderer.codec, model.info.name, trained=trained)
+
+        @lru_cache(maxsize=HEADS_MAX)
+        def head(tail: Tail, gap: gaps.Gap) -> gaps.Head:
+            return gaps.head(renderer, marks, tail, gap, SYSTEM_TEXT)
+
+        return cls(marks, Vocabulary(renderer.codec), head)
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is to be completed in so many tokens. ``invoked``: somebody has asked for it."""
+    """What is to be completed in so many tokens. ``invoked``: somebody has asked for it. ``allowed()`` is asked on
+    the thread that makes the prompt, before anything is made of the text."""
 
     window: Window
     max_tokens: int
     invoked: bool
     filling: Filling
+    allowed: Callable[[], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,7 @@ async def recorded(session: Session, wanted: Wanted, job: Job) -> Completed | No
     prompt = await asyncio.to_thread(prompt_for, session.transcript, session.model, wanted, [len(log)])
     limit = session.context_tokens
     branch = branch_for(session.model, session.services.settings, resumed.state, wanted, prompt, limit)
-    if branch is None or job.cancelled:
+    if prompt is None or branch is None or job.cancelled:
         return None
     branch = replace(branch, bases=[Base(at, [*log.ids(at), *prompt.heads[0][1].ids])], stay=True)
     known = False
@@ -131,12 +142,14 @@ def written(codec: Codec, wanted: Wanted, found: Completed) -> str:
 
 def prompt_for(
     transcript: Transcript, model: LoadedModel, wanted: Wanted, positions: Sequence[int], *, bare: bool = False
-) -> Prompt:
-    """``bare``: marks, if the model has them, without any conversation. Blocking (encodes): for a thread."""
-    renderer, gap, marks = model.renderer, wanted.window.gap, wanted.filling.marks
-    codec = renderer.codec
+) -> Prompt | None:
+    """None where it is not allowed. ``bare``: marks, if the model has them, without any conversation. Blocking
+    (looks at the disk, encodes): for a thread."""
+    if not wanted.allowed():
+        return None
+    codec, gap, marks = model.renderer.codec, wanted.window.gap, wanted.filling.marks
     tails = ((at, transcript.tail_at(at)) for at in positions)
-    heads = [(at, gaps.head(renderer, marks, tail, gap, SYSTEM_TEXT)) for at, tail in tails if tail is not None]
+    heads = [(at, wanted.filling.head(tail, gap)) for at, tail in tails if tail is not None]
     if bare and marks is not None:
         heads = [(0, gaps.Head((), tuple(gaps.bare_head(codec, marks, gap))))]
     again = open_piece(codec, wanted.window.before)
@@ -145,9 +158,11 @@ def prompt_for(
 
 
 def branch_for(
-    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt, limit: int
+    model: LoadedModel, settings: Settings, state: StateId, wanted: Wanted, prompt: Prompt | None, limit: int
 ) -> BranchJob | None:
-    """None where there is nowhere to stand, or no room within ``limit`` tokens."""
+    """None where there is no prompt, nowhere to stand, or no room within ``limit`` tokens."""
+    if prompt is None:
+        return None
     info, codec = model.info, model.renderer.codec
     needed = len(prompt.text) + wanted.max_tokens
     bases = [Base(at, ids) for at, head in prompt.heads if at + len(ids := head.ids) + needed <= limit]

@@ -182,9 +182,9 @@ class Inline:
         if left:
             self._counts["typed_through"] += 1
             return left
-        await job.unless_cancelled(self._pause(request))
-        rules = await job.unless_cancelled(self._known_rules(request.root))
-        if rules is None or await asyncio.to_thread(_private, request, rules):
+        if (seconds := self._pause_s(request)) > 0:
+            await job.unless_cancelled(self._sleep(seconds))
+        if job.cancelled:
             return ""
         shown = window(place, self._settings, request.max_lines or self._settings.max_lines)
         if shown is None:
@@ -200,13 +200,13 @@ class Inline:
 
     async def _written(self, request: Request, shown: Window, job: Job) -> str | None:
         """What a model writes at the cursor; None when none can be asked now."""
-        apart = None if self._apart is None else await job.unless_cancelled(self._model_apart(self._apart))
-        session = None if apart or job.cancelled else await job.unless_cancelled(self._open(request.root))
-        model = apart or (session.model if session is not None else None)
-        if model is None or job.cancelled:
+        ready = await job.unless_cancelled(self._ready(request.root))
+        if ready is None or job.cancelled:
             return None
+        rules, model, session = ready
         most = request.max_tokens or self._settings.max_tokens
-        wanted = Wanted(shown, most, request.place.invoked, await self._fill(model))
+        allowed = partial(_allowed, request, rules)
+        wanted = Wanted(shown, most, request.place.invoked, await self._fill(model), allowed)
         began = time.perf_counter()
         if session is not None:
             found = await self._ask(session, wanted, job)
@@ -248,23 +248,30 @@ class Inline:
         record = self._settings.record
         return record == "always" or (record == "invoked" and wanted.invoked)
 
-    async def _known_rules(self, root: Path) -> Ignore:
-        return await self._rules(root)
-
-    async def _open(self, root: Path) -> Session:
-        return await self._session(root)
+    async def _ready(self, root: Path) -> tuple[Ignore, LoadedModel, Session | None]:
+        """What is private there, the model to ask, and the session if it is the conversation's."""
+        rules = await self._rules(root)
+        apart = None if self._apart is None else await self._model_apart(self._apart)
+        if apart is not None:
+            return rules, apart, None
+        session = await self._session(root)
+        return rules, session.model, session
 
     async def _fill(self, model: LoadedModel) -> Filling:
         if self._filling is None or self._filling[0] is not model:
             self._filling = model, asyncio.ensure_future(asyncio.to_thread(Filling.of, model, self._settings.fim))
         return await asyncio.shield(self._filling[1])
 
-    async def _pause(self, request: Request) -> None:
+    async def _sleep(self, seconds: float) -> None:
+        await self.sleep(seconds)
+
+    def _pause_s(self, request: Request) -> float:
+        """Seconds to wait for a newer request."""
         if request.place.invoked:
-            return
+            return 0.0
         least, most = self._settings.debounce_ms, self._settings.debounce_max_ms
         ms = min(max(least, self._typical_ms * _DEBOUNCE_SHARE), max(least, most))
-        await self.sleep((ms if request.debounce_ms is None else request.debounce_ms) / 1000)
+        return (ms if request.debounce_ms is None else request.debounce_ms) / 1000
 
     def _took(self, ms: float) -> None:
         self._typical_ms += (ms - self._typical_ms) * (_LATEST_SHARE if self._typical_ms else 1.0)
@@ -277,10 +284,10 @@ class Inline:
             return
         shown = window(request.place, self._settings, self._settings.max_lines)
         try:
-            rules = await self._known_rules(request.root)
-            if shown is None or await asyncio.to_thread(_private, request, rules):
+            allowed = partial(_allowed, request, await self._rules(request.root))
+            if shown is None:
                 return
-            wanted = Wanted(shown, 0, False, await self._fill(session.model))
+            wanted = Wanted(shown, 0, False, await self._fill(session.model), allowed)
             await completed(session, wanted, job, partial(self._is_open, session), Priority.BACKGROUND)
         except (EngineBusy, EngineClosed):
             return
@@ -306,5 +313,6 @@ class Inline:
             del self._shown[next(iter(self._shown))]
 
 
-def _private(request: Request, rules: Ignore) -> bool:
-    return private(request.root, request.place.path, rules) is not None
+def _allowed(request: Request, rules: Ignore) -> bool:
+    """Whether the document may be shown to a model. Looks at the disk."""
+    return private(request.root, request.place.path, rules) is None

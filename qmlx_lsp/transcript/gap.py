@@ -12,6 +12,7 @@ depend on that text.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from qmlx_lsp.transcript.encoder import Codec
 from qmlx_lsp.transcript.entry import Kind
@@ -60,14 +61,14 @@ class Gap:
     lead: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Head:
     """What a prompt begins with behind a log: what is ``said`` there (kind, text, ids), and the reply's beginning."""
 
     said: tuple[tuple[Kind, str, tuple[int, ...]], ...]
     reply: tuple[int, ...]
 
-    @property
+    @cached_property
     def ids(self) -> list[int]:
         return [*(token for _, _, ids in self.said for token in ids), *self.reply]
 

@@ -17,7 +17,7 @@ from qmlx_lsp.transcript.encoder import Codec
 # Characters of a piece that is written again at most; longer ones (data, mostly) are read as they are.
 OPEN_CHARS_MAX = 48
 # Characters before the cursor in which its piece is looked for.
-_TAIL_CHARS = 256
+_TAIL_CHARS = 2 * OPEN_CHARS_MAX
 
 
 class Vocabulary:
