@@ -53,7 +53,7 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
         assert capabilities["positionEncoding"] == expected
         assert capabilities["experimental"]["qmlx"] == {
             "ask": True, "conversation": True, "status": True, "context": True, "toolResult": True, "stream": True,
-            "didChangeStatus": True, "didFocus": True,
+            "didChangeStatus": True, "didFocus": True, "didShowCompletion": True, "didPartiallyAccept": True,
         }  # fmt: skip
         assert capabilities["textDocumentSync"]["change"] == 2
         assert result["serverInfo"]["name"] == "qmlx-lsp"
