@@ -339,7 +339,7 @@ def _healed(model: Path) -> Iterator[tuple[Place, bool, str]]:
             job = BranchJob(
                 state=state,
                 bases=[Base(0, head.ids)],
-                text=gaps.text(codec, None, seen.gap, seen.before.removesuffix(again)),
+                text=gaps.text(codec.encode_data, None, seen.gap, seen.before.removesuffix(again)),
                 eos_ids=gaps.ends(codec, info.eos_ids),
                 max_tokens=TOKENS,
                 chunk_tokens=512,

@@ -20,6 +20,7 @@ from qmlx_lsp.lsp.checked import Checked
 from qmlx_lsp.lsp.client import Client
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.registry import Registry, root_for
+from qmlx_lsp.session.sight import relative
 from qmlx_lsp.workspace.mirror import canonical_uri, uri_to_path
 from qmlx_lsp.workspace.positions import Encoding
 
@@ -63,6 +64,7 @@ class Connection:
         self.clients = clients
         self.roots: list[Path] = []
         self._root_of: dict[str, Path | None] = {}
+        self._paths: dict[str, str | None] = {}
         self.encoding = Encoding.UTF16
         self.capabilities: types.ClientCapabilities | None = None
         self.client = Client()
@@ -95,12 +97,25 @@ class Connection:
                 self._root_of[uri] = None
         return self._root_of[uri]
 
+    def place_of(self, uri: str) -> tuple[Path, str] | None:
+        """The workspace folder that a file lies in, and its path there; None when it lies in none, or is no file."""
+        root, path = self.root_of(uri), uri_to_path(uri)
+        if root is None or path is None:
+            return None
+        if uri not in self._paths:
+            if len(self._paths) >= ROOTS_KEPT:
+                self._paths.clear()
+            self._paths[uri] = relative(root, path)
+        found = self._paths[uri]
+        return None if found is None else (root, found)
+
     def set_roots(self, roots: list[Path]) -> None:
         """The workspace folders from now on."""
         for root in set(self.roots) - set(roots):
             self.registry.project(root).drop_client(self)
         self.roots = roots
         self._root_of.clear()
+        self._paths.clear()
 
     def adopt(self, root: Path) -> None:
         """A request is about ``root``, which need be none of the editor's folders: what its user wants left out

@@ -18,16 +18,14 @@ from typing import Any
 
 from lsprotocol import types
 
-from qmlx_lsp.errors import QuestionError
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.inline import Request
-from qmlx_lsp.session.registry import root_for
-from qmlx_lsp.session.sight import UNSAVED, relative
+from qmlx_lsp.session.sight import UNSAVED
 from qmlx_lsp.session.window import Place
 from qmlx_lsp.workspace.document import Document
 from qmlx_lsp.workspace.fence import fenced
-from qmlx_lsp.workspace.mirror import canonical_uri, uri_to_path
+from qmlx_lsp.workspace.mirror import canonical_uri
 from qmlx_lsp.workspace.positions import column, units
 
 _WORD = re.compile(r"[\w$]*")
@@ -165,12 +163,4 @@ def _where(connection: Connection, uri: str) -> tuple[Path, str] | None:
     key = canonical_uri(uri if notebook is None else notebook.uri)
     if key.startswith(UNSAVED):
         return (connection.roots[0], key) if connection.roots else None
-    file = uri_to_path(key)
-    if file is None:
-        return None
-    try:
-        root = root_for(file, connection.roots)
-    except QuestionError:
-        return None
-    path = relative(root, file)
-    return None if path is None else (root, path)
+    return connection.place_of(key)

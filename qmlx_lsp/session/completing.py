@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -28,6 +29,7 @@ from qmlx_lsp.settings import Settings
 from qmlx_lsp.transcript import gap as gaps
 from qmlx_lsp.transcript.encoder import Codec, TextStream
 from qmlx_lsp.transcript.entry import Entry, Finish, Kind
+from qmlx_lsp.transcript.growing import GrowingText
 from qmlx_lsp.transcript.healing import Healing, Vocabulary, open_piece
 from qmlx_lsp.transcript.suffix import Tail
 from qmlx_lsp.transcript.transcript import Transcript
@@ -41,11 +43,13 @@ HEADS_MAX = 8  # of prompts that are kept
 @dataclass(frozen=True, slots=True, eq=False)
 class Filling:
     """What a model's completions need beside it: the marks it fills gaps with, if it has any, all its tokens, and the
-    heads of its prompts, of which keystroke after keystroke has the same."""
+    heads and texts of its prompts, which keystroke after keystroke are nearly the same."""
 
     marks: gaps.Marks | None
     vocabulary: Vocabulary
     head: Callable[[Tail, gaps.Gap], gaps.Head]
+    text: GrowingText
+    encoding: threading.Lock
 
     @classmethod
     def of(cls, model: LoadedModel, fim: str) -> Filling:
@@ -57,7 +61,8 @@ class Filling:
         def head(tail: Tail, gap: gaps.Gap) -> gaps.Head:
             return gaps.head(renderer, marks, tail, gap, SYSTEM_TEXT)
 
-        return cls(marks, Vocabulary(renderer.codec), head)
+        codec = renderer.codec
+        return cls(marks, Vocabulary(codec), head, GrowingText(codec), threading.Lock())
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +159,9 @@ def prompt_for(
         heads = [(0, gaps.Head((), tuple(gaps.bare_head(codec, marks, gap))))]
     again = open_piece(codec, wanted.window.before)
     before = wanted.window.before.removesuffix(again)
-    return Prompt(tuple(heads), gaps.text(codec, marks, gap, before), again)
+    with wanted.filling.encoding:
+        text = gaps.text(wanted.filling.text.encode, marks, gap, before)
+    return Prompt(tuple(heads), text, again)
 
 
 def branch_for(

@@ -27,7 +27,8 @@ def ignore_rules(
 
 def read_ignore_file(path: str) -> str | None:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
 

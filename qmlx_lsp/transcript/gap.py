@@ -11,6 +11,7 @@ depend on that text.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -93,9 +94,9 @@ def bare_head(codec: Codec, marks: Marks, gap: Gap) -> list[int]:
     return [*marks.before, *codec.encode_data(gap.behind), *marks.between]
 
 
-def text(codec: Codec, marks: Marks | None, gap: Gap, before: str) -> list[int]:
-    """The rest of the prompt, up to the piece that is open."""
-    return codec.encode_data(before if marks is not None else gap.lead + before)
+def text(encode: Callable[[str], list[int]], marks: Marks | None, gap: Gap, before: str) -> list[int]:
+    """The rest of the prompt, up to the piece that is open. ``encode`` is ``Codec.encode_data``, or as good."""
+    return encode(before if marks is not None else gap.lead + before)
 
 
 def ends(codec: Codec, eos_ids: frozenset[int]) -> frozenset[int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 
 from qmlx_lsp.transcript.encoder import Codec
 
@@ -60,7 +61,11 @@ class Healing:
 
 def open_piece(codec: Codec, text: str) -> str:
     """The end of ``text`` that is to be written again; empty when it is better read as it is."""
-    tail = text[-_TAIL_CHARS:]
+    return _open(codec, text[-_TAIL_CHARS:])
+
+
+@lru_cache(maxsize=64)  # asked for the same text more than once
+def _open(codec: Codec, tail: str) -> str:
     piece = tail[codec.last_piece(tail) :]
     if len(piece) > OPEN_CHARS_MAX or codec.decode(codec.encode_data(piece)) != piece:
         return ""

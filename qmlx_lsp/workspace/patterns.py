@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 _CLASSES = {
     "alnum": "a-zA-Z0-9", "alpha": "a-zA-Z", "blank": " \\t", "cntrl": "\\x00-\\x1f\\x7f", "digit": "0-9",
@@ -84,6 +85,7 @@ class Patterns:
         return None
 
 
+@lru_cache(maxsize=512)  # the same few files are looked at over and over
 def parse(text: str, *, ignore_case: bool = False) -> Patterns:
     """The patterns of an ignore file's text. ``ignore_case`` is for file systems that do."""
     return parse_lines(_LINE_END.split(text.removeprefix("\ufeff")), ignore_case=ignore_case)
