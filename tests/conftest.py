@@ -16,11 +16,16 @@ TESTS = Path(__file__).parent
 # Longest first; what is not named takes seconds.
 LONG = (
     "engine/test_demo.py",
+    "e2e/test_lsp_embedded.py",
     "property/test_real_states.py",
     "crash/test_kill.py",
     "corpus/test_histories.py",
     "e2e/test_log_cli.py",
     "corpus/test_tokenizers.py",
+    "e2e/test_lsp_every_await.py",
+    "property/test_edit_fuzz.py",
+    "engine/test_lookup.py",
+    "corpus/test_growing.py",
 )
 # Left out of the quick check, as are the folders that the Makefile names.
 SLOW = ("e2e/test_lsp_faults.py", "e2e/test_lsp_edits.py", "e2e/test_context_cli.py", "unit/session/test_process.py")

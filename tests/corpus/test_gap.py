@@ -1,56 +1,19 @@
-"""The prompt of an inline completion with every template: the answer's text begins at once, in its own message."""
+"""The prompt of an inline completion with real tokenizers: words that are written once more, marks that fill gaps.
+
+What stands before the answer's text, with every template, is tested where the templates are: ``test_histories``."""
 
 from __future__ import annotations
 
 import pytest
 
-from qmlx_lsp.transcript.channels import Messages
-from qmlx_lsp.transcript.gap import Gap, find_marks, head
+from qmlx_lsp.transcript.gap import find_marks
 from qmlx_lsp.transcript.healing import Healing, Vocabulary, open_piece
-from qmlx_lsp.transcript.suffix import Place, Tail
-from qmlx_lsp.transcript.within import Within
-from tests.corpus.names import NAMES
-from tests.support.served import OWN, REAL, Served, fix_the_clock, serve
+from tests.support.served import REAL
 
-GAP = Gap("a.py\n", "Go on with a.py.", "end\n", "```python\n")
 TEXTS = (
     "def parse(self, Parsing", "x = foo(\n        ", "    return ", "a.b", "é = 'naïve ü", "it'", "日本語テキ", "x",
     " ", "self.assertEqual(12", "\t\tif (a) {\n\t\t\t", "x = '😀", "foo(bar)[",
 )  # fmt: skip
-
-
-@pytest.fixture(params=[*NAMES, *OWN])
-def name(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "thinking"])
-def served(name, request, templates, real, monkeypatch) -> Served:
-    fix_the_clock(monkeypatch)
-    tokenizer = real(REAL[name][0]) if name in REAL else None
-    source = templates[name] if name in templates else tokenizer.config["chat_template"]
-    return serve(name, source, thinking=request.param, real=tokenizer)
-
-
-def test_the_answer_begins_at_once(served):
-    """What stands before an answer's text is what the template writes there, or a thought that ends at once."""
-    found = served.renderer.answer_head(Tail(Place.ASKED))
-    assert found[: len(served.fragments.prompt)] == list(served.fragments.prompt)
-    assert served.renderer._within(found) is not Within.THOUGHT
-    channels, text = served.fragments.channels, served.codec.decode(found)
-    if isinstance(channels, Messages):  # the last message, where there are several
-        text = served.codec.decode([channels.start]) + text.rpartition(served.codec.decode([channels.start]))[2]
-    if channels is not None and served.name != "muse-glimmer":  # which names whom it is for, and need not
-        messages = [{"role": "user", "content": "Xyz"}, {"role": "assistant", "content": "Plugh"}]
-        assert text + "Plugh" in served.reference(messages, generate=False)
-
-
-def test_nothing_is_in_the_head_but_the_turn_and_the_reply(served):
-    """The head behind an open turn says what a question would, and opens the reply."""
-    found = head(served.renderer, None, Tail(Place.OPEN), GAP, "Be exact.")
-    assert found.ids == [*served.codec.encode_data(GAP.request), *served.renderer.answer_head(Tail(Place.ASKED))]
-    first = head(served.renderer, None, Tail(), GAP, "Be exact.")
-    assert [text for _, text, _ in first.said] == ["Be exact.", GAP.request]
 
 
 @pytest.mark.parametrize("which", sorted({kind for kind, _ in REAL.values()}))

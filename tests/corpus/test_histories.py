@@ -13,8 +13,10 @@ from itertools import pairwise
 
 import pytest
 
+from qmlx_lsp.transcript.channels import Messages
 from qmlx_lsp.transcript.entry import Finish, Kind
-from qmlx_lsp.transcript.suffix import CUT_CALL, WITHDRAWN
+from qmlx_lsp.transcript.gap import Gap, head
+from qmlx_lsp.transcript.suffix import CUT_CALL, WITHDRAWN, Place, Tail
 from qmlx_lsp.transcript.within import Within
 from tests.corpus.names import NAMES
 from tests.support.served import OWN, REAL, Served, Teller, fix_the_clock, serve
@@ -293,3 +295,29 @@ def test_data_holds_no_control_tokens(served):
         counts.append(sum(token in served.codec.control_ids for token in teller.ids))
         assert text in teller.text(teller.ids)
     assert counts[1:] == counts[:1] * 2
+
+
+# --- inline completions: what stands before the text of an answer ---------------------------------------------------
+
+GAP = Gap("a.py\n", "Go on with a.py.", "end\n", "```python\n")
+
+
+def test_the_answer_begins_at_once(served):
+    """What stands before an answer's text is what the template writes there, or a thought that ends at once."""
+    found = served.renderer.answer_head(Tail(Place.ASKED))
+    assert found[: len(served.fragments.prompt)] == list(served.fragments.prompt)
+    assert served.renderer._within(found) is not Within.THOUGHT
+    channels, text = served.fragments.channels, served.codec.decode(found)
+    if isinstance(channels, Messages):  # the last message, where there are several
+        text = served.codec.decode([channels.start]) + text.rpartition(served.codec.decode([channels.start]))[2]
+    if channels is not None and served.name != "muse-glimmer":  # which names whom it is for, and need not
+        messages = [{"role": "user", "content": "Xyz"}, {"role": "assistant", "content": "Plugh"}]
+        assert text + "Plugh" in served.reference(messages, generate=False)
+
+
+def test_nothing_is_in_the_head_but_the_turn_and_the_reply(served):
+    """The head behind an open turn says what a question would, and opens the reply."""
+    found = head(served.renderer, None, Tail(Place.OPEN), GAP, "Be exact.")
+    assert found.ids == [*served.codec.encode_data(GAP.request), *served.renderer.answer_head(Tail(Place.ASKED))]
+    first = head(served.renderer, None, Tail(), GAP, "Be exact.")
+    assert [text for _, text, _ in first.said] == ["Be exact.", GAP.request]

@@ -15,7 +15,7 @@ from tests.support.commands import COMMAND, call, ended, told
 
 STYLES = (Style.VSCODE, Style.HELIX, Style.NEOVIM, Style.SILENT)
 ENDS = ("\n", "\r\n", "\r")
-ROUNDS = 6
+ROUNDS = 3
 
 
 class Typist:
