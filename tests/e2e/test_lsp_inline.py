@@ -9,7 +9,20 @@ import pytest
 
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import Bench, bench
-from tests.support.completions import AUTOMATIC, CODE, INLINE, INVOKED, LIST, at, editor_of, items, ready, said, texts
+from tests.support.completions import (
+    AUTOMATIC,
+    CODE,
+    INLINE,
+    INVOKED,
+    LIST,
+    at,
+    editor_of,
+    items,
+    opened,
+    ready,
+    said,
+    texts,
+)
 from tests.support.fake_editor import edit
 from tests.support.waiting import until
 
@@ -21,10 +34,7 @@ async def b(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_item_has_the_whole_word_its_range_and_what_filters_it(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, CODE)
-    await ready(b, editor)
+    editor, file = await opened(b, CODE)
     said(b, "um(items)\n\n\ndef other():\n")
     assert await items(editor, at(file, 1, 12)) == [
         {
@@ -78,10 +88,7 @@ async def test_the_prompt_is_what_follows_and_then_what_comes_before_behind_all_
 
 
 async def test_keystrokes_read_what_was_typed_and_typing_through_reads_nothing(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, CODE)
-    await ready(b, editor)
+    editor, file = await opened(b, CODE)
     said(b, "um(items)\n")
     assert await texts(editor, at(file, 1, 12)) == ["sum(items)"]
     rows, asked = b.backend.passes.rows, len("um(items)")
@@ -101,10 +108,7 @@ async def test_keystrokes_read_what_was_typed_and_typing_through_reads_nothing(b
 
 
 async def test_deleting_back_shows_what_was_shown(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, CODE)
-    await ready(b, editor)
+    editor, file = await opened(b, CODE)
     said(b, "um(items)\n")
     await texts(editor, at(file, 1, 12))
     editor.change(file, 2, edit(1, 12, 12, "um"))
@@ -116,10 +120,7 @@ async def test_deleting_back_shows_what_was_shown(b):
 
 
 async def test_brackets_that_the_editor_closes_are_not_closed_again(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, CODE)
-    await ready(b, editor)
+    editor, file = await opened(b, CODE)
     said(b, "um(items)\n")
     await texts(editor, at(file, 1, 12))
     editor.change(file, 2, edit(1, 12, 12, "um()"))
@@ -132,10 +133,7 @@ async def test_brackets_that_the_editor_closes_are_not_closed_again(b):
 
 
 async def test_selected_item_of_the_menu_is_where_it_goes_on(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "import os\nos.pa\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "import os\nos.pa\n")
     said(b, ".join(a, pa\n")  # what it replaces does not stand behind it
     info = {"range": {"start": {"line": 1, "character": 3}, "end": {"line": 1, "character": 5}}, "text": "path"}
     (found,) = await items(editor, at(file, 1, 5, selectedCompletionInfo=info))
@@ -166,20 +164,14 @@ async def test_ranges_count_in_the_editors_columns(b, client):
 
 
 async def test_blocks_have_the_documents_line_ends_and_end_where_the_block_does(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "def f(x):\r\n    \r\n\r\ndef g():\r\n    pass\r\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "def f(x):\r\n    \r\n\r\ndef g():\r\n    pass\r\n")
     said(b, "if x:\n        return 1\n    return 2\n\ndef g():\n    pass\n")
     assert await texts(editor, at(file, 1, 4)) == ["if x:\r\n        return 1\r\n    return 2"]
     assert await editor.leave()
 
 
 async def test_max_lines_and_the_switch_of_the_editor(b):
-    editor = await editor_of(b, initializationOptions={"inline": {"maxLines": 2}})
-    file = b.project / "a.py"
-    editor.open(file, "def f(x):\n    \n")
-    await ready(b, editor)
+    editor, file = await opened(b, "def f(x):\n    \n", initializationOptions={"inline": {"maxLines": 2}})
     said(b, "a = 1\n    b = 2\n    c = 3\n    d = 4\n")
     assert await texts(editor, at(file, 1, 4)) == ["a = 1\n    b = 2"]
     editor.results["workspace/configuration"] = [{"inline": {"enable": False}}]
@@ -197,10 +189,7 @@ async def test_max_lines_and_the_switch_of_the_editor(b):
 
 @pytest.mark.parametrize("kind", [INVOKED, AUTOMATIC])
 async def test_answer_for_a_text_that_has_changed_meanwhile_is_empty(b, kind):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     said(b, "bar\n")
     number = editor.begin(INLINE, at(file, 0, 3, kind))
     editor.change(file, 2, edit(0, 0, 0, "import os\n"))
@@ -209,10 +198,7 @@ async def test_answer_for_a_text_that_has_changed_meanwhile_is_empty(b, kind):
 
 
 async def test_request_that_overtakes_its_change_is_empty(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     number = editor.begin(INLINE, at(file, 3, 7))
     other = editor.begin(INLINE, at(file, 0, 4))
     editor.change(file, 2, edit(0, 3, 3, "\n\n\n1234567"))
@@ -224,10 +210,7 @@ async def test_request_that_overtakes_its_change_is_empty(b):
 @pytest.mark.parametrize("kind", [INVOKED, AUTOMATIC])
 @pytest.mark.parametrize(("text", "line", "column"), [("", 0, 0), ("a = ", 0, 4), ("x\n", 1, 0), ("x\n\n\n", 2, 0)])
 async def test_every_item_has_a_range_in_its_line(b, kind, text, line, column):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, text)
-    await ready(b, editor)
+    editor, file = await opened(b, text)
     said(b, "value(1)\n")
     (found,) = await items(editor, at(file, line, column, kind))
     here = {"line": line, "character": column}
@@ -236,10 +219,7 @@ async def test_every_item_has_a_range_in_its_line(b, kind, text, line, column):
 
 
 async def test_lines_removed_after_the_request(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "one\ntwo\nthree\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "one\ntwo\nthree\n")
     b.gate.hold("decode")
     number = editor.begin(INLINE, at(file, 2, 5))
     await b.gate.reached()
@@ -271,20 +251,14 @@ async def test_private_and_foreign_files_and_unknown_documents_get_nothing(b):
 
 @pytest.mark.parametrize("written", ["", "\n\n", "```\nThat is all.", "   \n", "print(total([]))\n"])
 async def test_nonsense_is_nothing(b, written):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "x = 1\n\nprint(total([]))\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "x = 1\n\nprint(total([]))\n")
     said(b, written)
     assert await texts(editor, at(file, 1, 0)) == []
     assert await editor.leave()
 
 
 async def test_an_error_of_the_model_is_nothing_and_the_next_one_works(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     for kind, after in (("prefill", 0), ("prefill", 1), ("decode", 0), ("decode", 4)):
         said(b, "bar\n")
         b.gate.fail(kind, after)

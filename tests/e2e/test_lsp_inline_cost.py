@@ -15,7 +15,7 @@ from qmlx_lsp.errors import ModelError
 from qmlx_lsp.session.apart import RETRY_S
 from qmlx_lsp.transcript.entry import Finish, Kind
 from tests.support.bench import Bench, bench, quick
-from tests.support.completions import AUTOMATIC, CODE, INLINE, INVOKED, at, editor_of, ready, said, texts
+from tests.support.completions import AUTOMATIC, CODE, INLINE, INVOKED, at, editor_of, opened, ready, said, texts
 from tests.support.fake_editor import InMemory, edit
 from tests.support.waiting import until
 
@@ -38,10 +38,7 @@ async def typing(editor: InMemory, file: Path, count: int) -> list[Any]:
 
 
 async def test_burst_without_cancels_costs_one_prompt(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     said(b, "bar\n")
     numbers = await typing(editor, file, 40)
     answers = [await editor.result(number) for number in numbers]
@@ -56,10 +53,7 @@ async def test_burst_without_cancels_costs_one_prompt(b):
 
 @pytest.mark.parametrize("spelling", [lambda n: n, lambda n: f"request-{n}"])
 async def test_cancels_look_ahead_and_touch_their_own_request_only(b, spelling):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     said(b, "bar\n")
     numbers = [spelling(n) for n in range(101, 141)]
     for number in numbers:
@@ -79,10 +73,7 @@ async def test_cancels_look_ahead_and_touch_their_own_request_only(b, spelling):
 
 
 async def test_superseded_one_stops_at_its_next_token(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     said(b, "0123456789" * 5, "bar\n")
     b.gate.hold("decode", 7)
     first = editor.begin(INLINE, at(file, 0, 3))
@@ -162,10 +153,7 @@ async def test_during_a_long_answer_it_comes_within_two_steps_and_the_answer_is_
 
 
 async def test_cancelling_a_queued_one_never_stops_the_answer_that_runs(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "foo\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "foo\n")
     said(b, "The answer.")
     b.gate.hold("decode", 3)
     task, _ = b.begin("Why?")
@@ -280,10 +268,7 @@ async def test_invoked_one_that_is_cancelled_is_a_partial_turn(b):
 @pytest.mark.parametrize(("record", "kinds"), [("never", []), ("always", [AUTOMATIC, INVOKED])])
 async def test_what_is_recorded_is_a_setting(tmp_path, record, kinds):
     async with bench(tmp_path, quick(inline={"record": record})) as b:
-        editor = await editor_of(b)
-        file = b.project / "a.py"
-        editor.open(file, "x = 1\n\n")
-        await ready(b, editor)
+        editor, file = await opened(b, "x = 1\n\n")
         for kind in (AUTOMATIC, INVOKED):
             said(b, f"y = {kind}\n")
             assert await texts(editor, at(file, 1, 0, kind)) == [f"y = {kind}"]
@@ -297,10 +282,7 @@ async def test_what_is_recorded_is_a_setting(tmp_path, record, kinds):
 
 
 async def test_accepted_partly_accepted_and_rejected_are_told_from_the_text(b):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, CODE)
-    await ready(b, editor)
+    editor, file = await opened(b, CODE)
     for version, (typed, fate) in enumerate(
         [("um(items)", "accepted"), ("um", "partly"), ("orted", "rejected")], start=2
     ):
@@ -320,10 +302,7 @@ async def test_accepted_partly_accepted_and_rejected_are_told_from_the_text(b):
 
 async def test_second_model_completes_without_the_conversation(tmp_path):
     async with bench(tmp_path, quick(inline={"model": "small"})) as b:
-        editor = await editor_of(b)
-        file = b.project / "a.py"
-        editor.open(file, CODE)
-        await ready(b, editor)
+        editor, file = await opened(b, CODE)
         b.gate.passes.clear()
         small = await b.app.registry.services.worker.call(lambda backend: backend.companion())
         small._replies[:] = ["um(items)\n", "ave()\n"]
@@ -340,10 +319,7 @@ async def test_second_model_completes_without_the_conversation(tmp_path):
 
 async def test_second_model_that_cannot_be_had_is_said_once_and_the_first_one_serves(tmp_path):
     async with bench(tmp_path, quick(inline={"model": "no/such-model"})) as b:
-        editor = await editor_of(b)
-        file = b.project / "a.py"
-        editor.open(file, CODE)
-        await ready(b, editor)
+        editor, file = await opened(b, CODE)
 
         tried = []
 

@@ -14,7 +14,7 @@ from qmlx_lsp.session.checkpoint import settled
 from qmlx_lsp.session.event import Ask, Job
 from qmlx_lsp.transcript.entry import Finish
 from tests.support.bench import WAIT_S, Bench, bench, quick
-from tests.support.completions import CODE, INLINE, INVOKED, LIST, at, editor_of, items, ready, said, texts
+from tests.support.completions import CODE, INLINE, INVOKED, LIST, at, editor_of, items, opened, ready, said, texts
 from tests.support.waiting import until
 
 
@@ -26,10 +26,7 @@ async def b(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize(("start", "end"), [(5, 3), (3, 4), (3, 6), (9, 9)])
 async def test_a_selected_item_of_another_place_is_nothing(b, start, end):
-    editor = await editor_of(b)
-    file = b.project / "a.py"
-    editor.open(file, "import os\nos.pa\n")
-    await ready(b, editor)
+    editor, file = await opened(b, "import os\nos.pa\n")
     said(b, "x\n")
     info = {"range": {"start": {"line": 1, "character": start}, "end": {"line": 1, "character": end}}, "text": "path"}
     assert await items(editor, at(file, 1, 5, selectedCompletionInfo=info)) == []

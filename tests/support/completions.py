@@ -42,3 +42,11 @@ async def items(editor: InMemory, params: Message) -> list[Message]:
 
 async def texts(editor: InMemory, params: Message) -> list[str]:
     return [item["insertText"] for item in await items(editor, params)]
+
+
+async def opened(b: Bench, text: str, client: str = "vscode-1.139") -> tuple[InMemory, Path]:
+    """An editor that shows ``text``, with the model there and the conversation open."""
+    editor, file = await editor_of(b, client), b.project / "a.py"
+    editor.open(file, text)
+    await ready(b, editor)
+    return editor, file
