@@ -44,9 +44,9 @@ async def texts(editor: InMemory, params: Message) -> list[str]:
     return [item["insertText"] for item in await items(editor, params)]
 
 
-async def opened(b: Bench, text: str, client: str = "vscode-1.139") -> tuple[InMemory, Path]:
+async def opened(b: Bench, text: str, client: str = "vscode-1.139", **changes: Any) -> tuple[InMemory, Path]:
     """An editor that shows ``text``, with the model there and the conversation open."""
-    editor, file = await editor_of(b, client), b.project / "a.py"
+    editor, file = await editor_of(b, client, **changes), b.project / "a.py"
     editor.open(file, text)
     await ready(b, editor)
     return editor, file
