@@ -233,7 +233,7 @@ async def on_engine(
     future = worker.submit(work, priority if short else max(priority, Priority.TURN))
     result = asyncio.wrap_future(future)
     result.add_done_callback(seen)
-    await job.unless_cancelled(asyncio.wait({result}))
+    await job.until_done(result)
     if not result.done() and not future.cancel():
         await asyncio.wait({result})
     return result.result() if result.done() and not result.cancelled() else None

@@ -101,6 +101,14 @@ class Job:
     def cancelled(self) -> bool:
         return self.stop.is_set()
 
+    async def until_done(self, future: asyncio.Future[Any]) -> None:
+        """Wait until ``future`` is done, or the job is cancelled."""
+        told = asyncio.ensure_future(self._told.wait())
+        try:
+            await asyncio.wait({future, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            told.cancel()
+
     async def unless_cancelled(self, work: Coroutine[Any, Any, T]) -> T | None:
         """Await ``work``; when the job is cancelled first, cancel ``work`` and return None."""
         task = asyncio.ensure_future(work)

@@ -31,11 +31,9 @@ from qmlx_lsp.session.completing import Filling, Wanted, completed, recorded, wr
 from qmlx_lsp.session.event import Job
 from qmlx_lsp.session.model import LoadedModel
 from qmlx_lsp.session.session import Services, Session
-from qmlx_lsp.session.sight import private
 from qmlx_lsp.session.window import Place, Window, window
 from qmlx_lsp.workspace.document import Document
 from qmlx_lsp.workspace.ghost import fitted
-from qmlx_lsp.workspace.ignore import Ignore
 from qmlx_lsp.workspace.suggestion import Fate, Shown, fate, remainder
 
 logger = logging.getLogger(__name__)
@@ -51,6 +49,8 @@ _SHOWN_MAX = 64
 _COUNTED = ("shown", "typed_through", "superseded", Fate.ACCEPTED.value, Fate.PARTLY.value, Fate.REJECTED.value)
 
 Key = tuple[Hashable, str]
+# Why a path is private; None if it is not.
+Privacy = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Inline:
         self,
         services: Services,
         session: Callable[[Path], Awaitable[Session]],
-        rules: Callable[[Path], Awaitable[Ignore]],
+        rules: Callable[[Path], Awaitable[Privacy]],
         is_open: Callable[[Session], bool],
         bound: Callable[[Session], None],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -248,7 +248,7 @@ class Inline:
         record = self._settings.record
         return record == "always" or (record == "invoked" and wanted.invoked)
 
-    async def _ready(self, root: Path) -> tuple[Ignore, LoadedModel, Session | None]:
+    async def _ready(self, root: Path) -> tuple[Privacy, LoadedModel, Session | None]:
         """What is private there, the model to ask, and the session if it is the conversation's."""
         rules = await self._rules(root)
         apart = None if self._apart is None else await self._model_apart(self._apart)
@@ -313,6 +313,6 @@ class Inline:
             del self._shown[next(iter(self._shown))]
 
 
-def _allowed(request: Request, rules: Ignore) -> bool:
+def _allowed(request: Request, privacy: Privacy) -> bool:
     """Whether the document may be shown to a model. Looks at the disk."""
-    return private(request.root, request.place.path, rules) is None
+    return privacy(request.place.path) is None

@@ -8,14 +8,17 @@ Invariant: the disk is watched while a client works in the folder, and no longer
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.session.news import DiskNews, Known
-from qmlx_lsp.session.rules import ignore_rules
+from qmlx_lsp.session.rules import Seen, ignore_rules
 from qmlx_lsp.session.session import News
+from qmlx_lsp.session.sight import private
 from qmlx_lsp.session.watch import Watch
 from qmlx_lsp.settings import Watch as WatchSettings
 from qmlx_lsp.workspace.changes import Changes
@@ -45,6 +48,8 @@ class Project:
         self._around = around
         self._make_watch = make_watch
         self._of_clients: dict[Hashable, tuple[str, ...]] = {}
+        self._held: tuple[tuple[str, ...], Mapping[str, Sequence[str]], Seen, Ignore] | None = None
+        self._looking = threading.Lock()  # an ``Ignore`` is for one thread at a time
         self._former: tuple[str, ...] = ()  # what clients wanted that have left
         self._asked: set[asyncio.Future[None]] = set()
         self._workers: set[Hashable] = set()
@@ -68,6 +73,20 @@ class Project:
         """The rules, once every client that was asked has said what is private."""
         await self.configured()
         return self.rules()
+
+    async def known_privacy(self) -> Callable[[str], str | None]:
+        """What says, on a thread, why a path below the folder is private; None if it is not. As ``known_rules``, but
+        the rules' files are read again only when one of them has changed: it is asked at every keystroke."""
+        await self.configured()
+        around = {str(project.root): project._patterns() for project in self._around()}
+        return partial(self._private, self._patterns(), around)
+
+    def _private(self, patterns: tuple[str, ...], around: Mapping[str, Sequence[str]], path: str) -> str | None:
+        with self._looking:
+            if self._held is None or self._held[:2] != (patterns, around) or not self._held[2].unchanged():
+                seen = Seen()
+                self._held = patterns, around, seen, ignore_rules(self.root, patterns, around, seen)
+            return private(self.root, path, self._held[3])
 
     def exclude(self, client: Hashable, patterns: Sequence[str]) -> None:
         """What ``client`` wants excluded from now on, in place of what it wanted before. What clients wanted that

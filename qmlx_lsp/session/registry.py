@@ -63,7 +63,7 @@ class Registry:
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
         self.inline = Inline(
-            services, self.session, lambda root: self.project(root).known_rules(),
+            services, self.session, lambda root: self.project(root).known_privacy(),
             lambda one: one in self.sessions, self.live_states.bound,
         )  # fmt: skip
         self.idle = IdleWork(

@@ -249,6 +249,22 @@ async def test_private_and_foreign_files_and_unknown_documents_get_nothing(b):
     assert await editor.leave()
 
 
+async def test_what_becomes_private_is_private_at_the_next_keystroke(b):
+    editor, file = await opened(b, "foo\n")
+    rules = b.project / ".qmlxignore"
+    for version, (text, shown) in enumerate(
+        [("", 1), ("a.py\n", 0), ("b.py\n", 1), ("a.*\n", 0), (None, 1)], start=2
+    ):
+        if text is None:
+            rules.unlink()
+        elif text:
+            rules.write_text(text)
+        said(b, "bar\n")
+        assert len(await texts(editor, at(file, 0, version + 1))) == shown, text
+        editor.change(file, version, edit(0, version + 1, version + 1, "z"))
+    assert await editor.leave()
+
+
 @pytest.mark.parametrize("written", ["", "\n\n", "```\nThat is all.", "   \n", "print(total([]))\n"])
 async def test_nonsense_is_nothing(b, written):
     editor, file = await opened(b, "x = 1\n\nprint(total([]))\n")
