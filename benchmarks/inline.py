@@ -16,20 +16,20 @@ import argparse
 import asyncio
 import itertools
 import json
-import random
 import statistics
 import sys
-import sysconfig
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.healing import healing
 from benchmarks.machine import machine
+from benchmarks.places import Place, places
 from benchmarks.store.figure import Figure, table, tell
 from qmlx_lsp import paths
 from qmlx_lsp.app import SWITCH_S, App, backend_factory
@@ -40,26 +40,8 @@ from qmlx_lsp.settings import Settings
 from tests.support.bench import paths_in
 from tests.support.fake_editor import InMemory, edit, initialize_params
 
-SEED = 20261130
-FILES = (
-    "argparse", "configparser", "csv", "difflib", "dataclasses", "fractions", "inspect", "json/decoder",
-    "logging/__init__", "pathlib", "shutil", "textwrap", "zipfile",
-)  # fmt: skip
 PLACES, KEYS, TOKENS = 6, 25, 8
-HEALED_INSIDE, HEALED_AT_START, RIGHT_CHARS = 20, 5, 5
-LINES_AROUND = 40
 ANSWER_TOKENS, DURING = 80, 6
-
-
-@dataclass(frozen=True)
-class Place:
-    """``lines`` of a file with ``rest`` taken out behind ``column`` of line ``line``."""
-
-    name: str
-    lines: Sequence[str]
-    line: int
-    column: int
-    rest: str
 
 
 def main() -> int:
@@ -86,28 +68,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", action="append", choices=["typing", "during", "healing"], help="one part")
     parser.add_argument("--json", help="write all figures to this file")
     return parser.parse_args()
-
-
-# --- places ---------------------------------------------------------------------------------------------------------
-
-
-def places(inside: int, at_start: int, rest_chars: int) -> list[Place]:
-    """Seeded places in code lines of the standard library: ``inside`` a line, and ``at_start`` of one."""
-    draw, library = random.Random(SEED), Path(sysconfig.get_paths()["stdlib"])
-    texts = {name: (library / f"{name}.py").read_text(encoding="utf-8").splitlines(keepends=True) for name in FILES}
-    found: list[Place] = []
-    while len(found) < inside + at_start:
-        name = draw.choice(FILES)
-        lines = texts[name]
-        at = draw.randrange(LINES_AROUND, len(lines) - 10)
-        line = lines[at].rstrip("\n")
-        indent = len(line) - len(line.lstrip())
-        if len(line) - indent < rest_chars + 6 or line.lstrip().startswith(("#", '"', "'")):
-            continue
-        column = draw.randrange(indent + 3, len(line) - rest_chars + 1) if len(found) < inside else indent
-        window = [*lines[at - LINES_AROUND : at], f"{line[:column]}\n", *lines[at + 1 : at + 8]]
-        found.append(Place(f"{name.replace('/', '_')}.py", window, LINES_AROUND, column, line[column:]))
-    return found
 
 
 # --- an editor ------------------------------------------------------------------------------------------------------
@@ -299,59 +259,6 @@ async def _during(model: Path) -> tuple[list[float], bool]:
             await here.complete(file, place.line, place.column + typed + 1)
         answer = await answering
     return [float(steps) for steps in waited], answer.text == expected
-
-
-# --- healing --------------------------------------------------------------------------------------------------------
-
-
-def healing(model: Path) -> Iterator[Figure]:
-    """The first characters of a completion, right or not, with the unfinished word read and with it written anew."""
-    right = dict.fromkeys((False, True), 0)
-    for place, healed, text in _healed(model):
-        right[healed] += text[:RIGHT_CHARS] == place.rest[:RIGHT_CHARS]
-    count = HEALED_INSIDE + HEALED_AT_START
-    yield _figure(
-        f"first {RIGHT_CHARS} characters right, with healing / without", right[True] / max(1, right[False]), "×", 2.0,
-        least=True, places=count, healed=right[True], plain=right[False],
-    )  # fmt: skip
-
-
-def _healed(model: Path) -> Iterator[tuple[Place, bool, str]]:
-    from qmlx_lsp.engine.branch import Base, BranchJob, complete
-    from qmlx_lsp.session.completing import Filling
-    from qmlx_lsp.session.model import SYSTEM_TEXT, prepare
-    from qmlx_lsp.session.window import Place as Cursor
-    from qmlx_lsp.session.window import window
-    from qmlx_lsp.transcript import gap as gaps
-    from qmlx_lsp.transcript.healing import Healing, open_piece
-    from qmlx_lsp.transcript.suffix import Tail
-
-    settings = replace(Settings(), model=replace(Settings().model, name=str(model)))
-    backend = backend_factory(paths.find(), settings)()
-    info = backend.load(str(model), lambda _done, _total, _what: None, lambda: False)
-    loaded = prepare(info, thinking=False, today=date.today)
-    codec, filling = loaded.renderer.codec, Filling.of(loaded, "auto")
-    for place in places(HEALED_INSIDE, HEALED_AT_START, RIGHT_CHARS):
-        cursor = Cursor(place.name, "python", place.lines, place.line, place.column, invoked=False)
-        seen = window(cursor, settings.inline, settings.inline.max_lines)
-        assert seen is not None
-        head = gaps.head(loaded.renderer, None, Tail(), seen.gap, SYSTEM_TEXT)
-        state = backend.new_state()
-        for healed in (False, True):
-            again = open_piece(codec, seen.before) if healed else ""
-            job = BranchJob(
-                state=state,
-                bases=[Base(0, head.ids)],
-                text=gaps.text(codec.encode_data, None, seen.gap, seen.before.removesuffix(again)),
-                eos_ids=gaps.ends(codec, info.eos_ids),
-                max_tokens=TOKENS,
-                chunk_tokens=512,
-                allowed=Healing(codec, filling.vocabulary, again) if again else None,
-            )
-            found = complete(backend, job, lambda: False)
-            assert found is not None
-            yield place, healed, codec.decode(found.ids).removeprefix(again)
-        backend.drop_state(state)
 
 
 def _figure(
