@@ -28,7 +28,11 @@ LONG = (
     "corpus/test_growing.py",
 )
 # Left out of the quick check, as are the folders that the Makefile names.
-SLOW = ("e2e/test_lsp_faults.py", "e2e/test_lsp_edits.py", "e2e/test_context_cli.py", "unit/session/test_process.py")
+SLOW = (
+    "e2e/test_lsp_faults.py", "e2e/test_lsp_edits.py", "e2e/test_lsp_answers.py", "e2e/test_lsp_inline_cost.py",
+    "e2e/test_lsp_inline_hard.py", "e2e/test_context_cli.py", "unit/session/test_process.py",
+    "unit/storage/test_upkeep",
+)  # fmt: skip
 _RANK = {TESTS / name: at for at, name in enumerate(LONG)}
 
 
