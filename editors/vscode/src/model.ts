@@ -1,0 +1,81 @@
+/**
+ * The model as a language model of the editor, so that its chat works with no account and no other model.
+ *
+ * It claims no tools and no images. What stands before the last reply is in the conversation already and is not sent.
+ */
+import * as vscode from 'vscode';
+import { ask } from './ask.ts';
+import type { Parts } from './commands.ts';
+import { newest, roughTokens, type Message } from './messages.ts';
+import { rootOf } from './place.ts';
+
+export const VENDOR = 'qmlx';
+/** Tokens that are assumed until the server has said what its model reads and writes. */
+const CONTEXT_TOKENS = 32_768;
+const REPLY_TOKENS = 4_096;
+
+export function registerModel(parts: Parts): vscode.Disposable {
+  const changed = new vscode.EventEmitter<void>();
+  let known = '';
+  const renewed = parts.statusBar.onDidRenew(({ model }) => {
+    const now = `${model.name} ${model.context_tokens ?? ''}`;
+    if (now !== known) {
+      known = now;
+      changed.fire();
+    }
+  });
+  const provider: vscode.LanguageModelChatProvider = {
+    onDidChangeLanguageModelChatInformation: changed.event,
+    provideLanguageModelChatInformation: () => [information(parts)],
+    provideLanguageModelChatResponse: (_model, messages, _options, progress, token) =>
+      respond(parts, messages, progress, token),
+    provideTokenCount: (_model, text) =>
+      Promise.resolve(roughTokens(typeof text === 'string' ? text : textOf(text.content))),
+  };
+  const registered = vscode.lm.registerLanguageModelChatProvider(VENDOR, provider);
+  return vscode.Disposable.from(registered, renewed, changed);
+}
+
+function information(parts: Parts): vscode.LanguageModelChatInformation {
+  const model = parts.statusBar.status?.model;
+  const name = model?.name.split('/').pop();
+  return {
+    id: 'local',
+    name: name ? `qmlx: ${name}` : 'qmlx',
+    family: 'qmlx',
+    version: '1',
+    tooltip: 'The model on this machine, with the conversation of this project',
+    maxInputTokens: model?.context_tokens ?? CONTEXT_TOKENS,
+    maxOutputTokens: REPLY_TOKENS,
+    capabilities: {},
+  };
+}
+
+async function respond(
+  parts: Parts,
+  messages: readonly vscode.LanguageModelChatRequestMessage[],
+  progress: vscode.Progress<vscode.LanguageModelResponsePart>,
+  token: vscode.CancellationToken,
+): Promise<void> {
+  const said = messages.map((message): Message => {
+    const role = message.role === vscode.LanguageModelChatMessageRole.Assistant ? 'assistant' : 'user';
+    return { role, text: textOf(message.content) };
+  });
+  const root = await rootOf(undefined);
+  const sink = {
+    onText: (delta: string) => {
+      progress.report(new vscode.LanguageModelTextPart(delta));
+    },
+    onStep: () => undefined,
+  };
+  const place = root === undefined ? {} : { root };
+  const answer = await parts.statusBar.during(ask(parts.server, newest(said), place, sink, token));
+  if (answer.error !== undefined) {
+    throw new Error(answer.error);
+  }
+}
+
+function textOf(content: readonly unknown[]): string {
+  const texts = content.flatMap((part) => (part instanceof vscode.LanguageModelTextPart ? [part.value] : []));
+  return texts.join('');
+}
