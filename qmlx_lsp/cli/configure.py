@@ -30,7 +30,7 @@ def write_key(config_file: Path, section: str, key: str, value: str) -> None:
         document = tomlkit.parse(before)
         if section not in document:
             document[section] = tomlkit.table()
-        document[section][key] = value  # type: ignore[index]
+        document[section][key] = value
         _replace(config_file.resolve(), tomlkit.dumps(document))
     except (OSError, TOMLKitError, UnicodeError) as error:
         raise SettingsError(f"{config_file} cannot be written: {error}.") from error
