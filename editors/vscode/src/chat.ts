@@ -16,7 +16,7 @@ import { kindOf } from './kinds.ts';
 import { activePlace, rootOf } from './place.ts';
 import type { Place } from './protocol.ts';
 import { linesOf, mentioned, withMentions, type Reference } from './references.ts';
-import { escaped, lastUsage, small } from './status.ts';
+import { escaped, small } from './status.ts';
 
 const ID = 'qmlx.chat';
 const ASSISTING = new Set(['explain', 'fix', 'document', 'rewrite', 'tests']);
@@ -107,7 +107,7 @@ async function assist(
   const argument = { ...place, ...(text ? { text } : {}) };
   const work = runJob(parts.server, `qmlx.${command}`, argument, toChat(stream), token);
   const ending = await parts.statusBar.during(work);
-  const usage = parts.statusBar.status && lastUsage({ phase: 'running', running: 0, status: parts.statusBar.status });
+  const { usage } = parts.statusBar;
   const how = ending.replace(/^\w+: /, '');
   stream.markdown(`\n\n*${[escaped(how), usage ? small(usage) : ''].filter((part) => part).join('; ')}*`);
 }
@@ -159,8 +159,8 @@ function toChat(stream: vscode.ChatResponseStream): Sink {
       stream.markdown(delta);
     },
     onStep: (message) => {
-      const now = message.replace(/[\d,]+ of [\d,]+ tokens/, '').trim();
-      if (!begun && now !== step) {
+      const now = /^(?:\w+: )?(reading|restoring|loading)/.exec(message)?.[1];
+      if (!begun && now !== undefined && now !== step) {
         step = now;
         stream.progress(message);
       }

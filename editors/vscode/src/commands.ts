@@ -12,7 +12,7 @@ import { activePlace, named, rootOf } from './place.ts';
 import type { CommandArgument } from './protocol.ts';
 import type { Server } from './server.ts';
 import type { StatusBar } from './statusBar.ts';
-import { lastUsage, small } from './status.ts';
+import { small } from './status.ts';
 
 export interface Parts {
   readonly server: Server;
@@ -96,7 +96,7 @@ async function answer(parts: Parts, kind: Kind, argument: CommandArgument): Prom
 }
 
 function note(parts: Parts, ending: string): string {
-  const usage = parts.statusBar.status && lastUsage({ phase: 'running', running: 0, status: parts.statusBar.status });
+  const { usage } = parts.statusBar;
   const how = ending.replace(/^\w+: /, '');
   const figures = usage ? small(usage) : '';
   return how === 'answered' ? figures : [how, figures].filter((part) => part).join('; ');

@@ -8,7 +8,7 @@ import { runJob } from './assist.ts';
 import type { Parts } from './commands.ts';
 import { oneLine } from './errors.ts';
 import { activePlace, rootOf } from './place.ts';
-import { count, lastUsage, small } from './status.ts';
+import { count, small } from './status.ts';
 
 export function registerControl(parts: Parts): vscode.Disposable {
   const commands: Record<string, (given: unknown) => Promise<unknown>> = {
@@ -91,7 +91,8 @@ export async function showConversation(parts: Parts): Promise<void> {
 /** The status in words, one thing a line. */
 export async function statusLines(parts: Parts): Promise<string[]> {
   const found = await parts.server.execute<NonNullable<typeof parts.statusBar.status>>('qmlx.status');
-  const usage = lastUsage({ phase: 'running', running: 0, status: found });
+  await parts.statusBar.refresh();
+  const { usage } = parts.statusBar;
   return [
     `Model: ${found.model.name} (${found.model.state})`,
     ...(usage ? [`Last turn: ${small(usage)}, ${count(usage.generated)} written`] : []),
@@ -210,7 +211,11 @@ async function openChat(): Promise<void> {
   const disabled = vscode.workspace.getConfiguration('chat').get<boolean>('disableAIFeatures') === true;
   if (!disabled) {
     try {
-      await vscode.commands.executeCommand('workbench.action.chat.open', { query: '@qmlx ', isPartialQuery: true });
+      await vscode.commands.executeCommand('workbench.action.chat.open', {
+        query: '@qmlx ',
+        isPartialQuery: true,
+        mode: 'ask',
+      });
       return;
     } catch {
       // there is no chat in this editor: the question is asked for below

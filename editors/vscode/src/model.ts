@@ -1,7 +1,11 @@
 /**
  * The model as a language model of the editor, so that its chat works with no account and no other model.
  *
- * It claims no tools and no images. What stands before the last reply is in the conversation already and is not sent.
+ * It calls no tools and sees no images. What stands before the last reply is in the conversation already and is not
+ * sent.
+ *
+ * Invariant: where there is another model, this one does not claim to call tools. Where it is the only one, it does: in
+ * its agent mode the editor asks no participant, not even `@qmlx`, without a model that says so.
  */
 import * as vscode from 'vscode';
 import { ask } from './ask.ts';
@@ -17,6 +21,15 @@ const REPLY_TOKENS = 4_096;
 export function registerModel(parts: Parts): vscode.Disposable {
   const changed = new vscode.EventEmitter<void>();
   let known = '';
+  let alone = true;
+  const look = async (): Promise<void> => {
+    const others = (await vscode.lm.selectChatModels()).some((model) => model.vendor !== VENDOR);
+    if (alone === others) {
+      alone = !others;
+      changed.fire();
+    }
+  };
+  const watching = vscode.lm.onDidChangeChatModels(look);
   const renewed = parts.statusBar.onDidRenew(({ model }) => {
     const now = `${model.name} ${model.context_tokens ?? ''}`;
     if (now !== known) {
@@ -26,17 +39,17 @@ export function registerModel(parts: Parts): vscode.Disposable {
   });
   const provider: vscode.LanguageModelChatProvider = {
     onDidChangeLanguageModelChatInformation: changed.event,
-    provideLanguageModelChatInformation: () => [information(parts)],
+    provideLanguageModelChatInformation: () => [information(parts, alone)],
     provideLanguageModelChatResponse: (_model, messages, _options, progress, token) =>
       respond(parts, messages, progress, token),
     provideTokenCount: (_model, text) =>
       Promise.resolve(roughTokens(typeof text === 'string' ? text : textOf(text.content))),
   };
   const registered = vscode.lm.registerLanguageModelChatProvider(VENDOR, provider);
-  return vscode.Disposable.from(registered, renewed, changed);
+  return vscode.Disposable.from(registered, renewed, watching, changed);
 }
 
-function information(parts: Parts): vscode.LanguageModelChatInformation {
+function information(parts: Parts, alone: boolean): vscode.LanguageModelChatInformation {
   const model = parts.statusBar.status?.model;
   const name = model?.name.split('/').pop();
   return {
@@ -47,7 +60,7 @@ function information(parts: Parts): vscode.LanguageModelChatInformation {
     tooltip: 'The model on this machine, with the conversation of this project',
     maxInputTokens: model?.context_tokens ?? CONTEXT_TOKENS,
     maxOutputTokens: REPLY_TOKENS,
-    capabilities: {},
+    capabilities: { toolCalling: alone },
   };
 }
 

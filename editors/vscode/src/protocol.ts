@@ -74,6 +74,8 @@ export interface ConversationStatus {
   readonly root: string;
   readonly tokens: number;
   readonly live_tokens: number;
+  /** Of its last turn. */
+  readonly usage: Usage | null;
 }
 
 export interface StatusResult {
@@ -87,6 +89,4 @@ export interface StatusResult {
     readonly context_tokens: number | null;
   };
   readonly conversations: readonly ConversationStatus[];
-  readonly usage: Usage | null;
-  readonly last?: Usage | null;
 }

@@ -18,6 +18,8 @@ export interface State {
   readonly status?: StatusResult;
   /** Questions and commands of this window that run. */
   readonly running: number;
+  /** The folders of this window, as paths. */
+  readonly roots: readonly string[];
 }
 
 export interface Shown {
@@ -81,8 +83,14 @@ function short(message: string): string {
   return line.length <= SHORT ? line : `${line.slice(0, SHORT - 1)}…`;
 }
 
+/** Of the last turn in this window's folders; of the one that the server spoke of last, where there are several. */
 export function lastUsage(state: State): Usage | undefined {
-  return state.status?.last ?? state.status?.usage ?? undefined;
+  const ours = conversations(state).filter((one) => one.usage);
+  return (ours.find((one) => one.root === state.said?.root) ?? ours[0])?.usage ?? undefined;
+}
+
+function conversations(state: State): readonly ConversationStatus[] {
+  return (state.status?.conversations ?? []).filter((one) => state.roots.includes(one.root));
 }
 
 /** Tokens of a turn's context that did not have to be read. */
@@ -116,7 +124,7 @@ function tooltip(state: State): string {
   if (usage && state.phase === 'running') {
     lines.push(turn(usage));
   }
-  for (const conversation of state.phase === 'running' ? (state.status?.conversations ?? []) : []) {
+  for (const conversation of state.phase === 'running' ? conversations(state) : []) {
     lines.push(conversationLine(conversation));
   }
   lines.push(links(state).join(' · '));

@@ -5,16 +5,17 @@
  */
 import * as vscode from 'vscode';
 import { oneLine } from './errors.ts';
-import { STATUS, type StatusResult } from './protocol.ts';
+import { STATUS, type StatusResult, type Usage } from './protocol.ts';
 import type { Server } from './server.ts';
-import { render, type State } from './status.ts';
+import { lastUsage, render, type State } from './status.ts';
 
 const PRIORITY = 100;
 
 export class StatusBar implements vscode.Disposable {
   private readonly item = vscode.window.createStatusBarItem('qmlx.status', vscode.StatusBarAlignment.Right, PRIORITY);
   private readonly renewed = new vscode.EventEmitter<StatusResult>();
-  private state: State = { phase: 'stopped', running: 0 };
+  private readonly watching: vscode.Disposable;
+  private state: State = { phase: 'stopped', running: 0, roots: roots() };
   readonly onDidRenew = this.renewed.event;
 
   constructor(private readonly server: Server) {
@@ -22,7 +23,7 @@ export class StatusBar implements vscode.Disposable {
     server.onDidChangeState(({ phase, reason }) => {
       // What the last server said of itself is not true of the next one; its figures stay until there are new ones.
       const { status, running } = this.state;
-      this.set({ phase, running, ...(reason ? { reason } : {}), ...(status ? { status } : {}) });
+      this.set({ phase, running, roots: roots(), ...(reason ? { reason } : {}), ...(status ? { status } : {}) });
       if (phase === 'running') {
         void this.refresh();
       }
@@ -33,13 +34,21 @@ export class StatusBar implements vscode.Disposable {
         void this.refresh();
       }
     });
-    this.set({ ...server.state, running: 0 });
+    this.set({ ...this.state, ...server.state });
+    this.watching = vscode.workspace.onDidChangeWorkspaceFolders(() => {
+      this.set({ ...this.state, roots: roots() });
+    });
     this.item.show();
   }
 
   /** The newest status that is known. */
   get status(): StatusResult | undefined {
     return this.state.status;
+  }
+
+  /** What the last turn in this window's folders cost. */
+  get usage(): Usage | undefined {
+    return lastUsage(this.state);
   }
 
   /** A question or command of this window runs as long as `work` does. */
@@ -67,6 +76,7 @@ export class StatusBar implements vscode.Disposable {
   }
 
   dispose(): void {
+    this.watching.dispose();
     this.item.dispose();
     this.renewed.dispose();
   }
@@ -86,4 +96,8 @@ export class StatusBar implements vscode.Disposable {
     this.item.tooltip = tooltip;
     this.item.backgroundColor = shown.colour && new vscode.ThemeColor(`statusBarItem.${shown.colour}Background`);
   }
+}
+
+function roots(): string[] {
+  return (vscode.workspace.workspaceFolders ?? []).map((folder) => folder.uri.fsPath);
 }

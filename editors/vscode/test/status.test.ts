@@ -8,8 +8,7 @@ const status: StatusResult = {
   version: '0.1.0',
   clients: 1,
   model: { name: 'embedded', state: 'ready', message: '', percent: 100, context_tokens: 8_192 },
-  conversations: [{ root: '/home/a/my_parser', tokens: 2_666, live_tokens: 2_640 }],
-  usage,
+  conversations: [{ root: '/home/a/my_parser', tokens: 2_666, live_tokens: 2_640, usage }],
 };
 const says = (said: Partial<DidChangeStatusParams>): DidChangeStatusParams => ({
   kind: 'Normal',
@@ -19,7 +18,8 @@ const says = (said: Partial<DidChangeStatusParams>): DidChangeStatusParams => ({
   root: null,
   ...said,
 });
-const running: State = { phase: 'running', running: 0, status };
+const roots = ['/home/a/my_parser'];
+const running: State = { phase: 'running', running: 0, roots, status };
 
 test('at rest it shows what the last turn read and kept', () => {
   const shown = render(running);
@@ -29,13 +29,27 @@ test('at rest it shows what the last turn read and kept', () => {
 });
 
 test('before the first turn there are no figures', () => {
-  assert.equal(render({ phase: 'running', running: 0 }).text, '$(sparkle) qmlx');
-  assert.equal(render({ phase: 'running', running: 0, status: { ...status, usage: null } }).text, '$(sparkle) qmlx');
+  assert.equal(render({ phase: 'running', running: 0, roots }).text, '$(sparkle) qmlx');
+  assert.equal(render({ ...running, roots: ['/elsewhere'] }).text, '$(sparkle) qmlx');
 });
 
-test('the newest of two figures counts', () => {
-  const last = { live: 1, restored: 2, prefilled: 4, generated: 8 };
-  assert.equal(render({ ...running, status: { ...status, last } }).text, '$(sparkle) qmlx · 4 read, 3 kept');
+test('of several folders that one counts of which the server spoke last, and never one of another window', () => {
+  const other = {
+    root: '/home/a/lexer',
+    tokens: 7,
+    live_tokens: 7,
+    usage: { live: 1, restored: 2, prefilled: 4, generated: 8 },
+  };
+  const both = { ...status, conversations: [other, ...status.conversations] };
+  const said = says({ root: '/home/a/lexer' });
+  assert.equal(render({ ...running, said, status: both }).text, '$(sparkle) qmlx · 20 read, 2,622 kept');
+  const wide = { ...running, status: both, roots: [...roots, '/home/a/lexer'] };
+  assert.equal(render({ ...wide, said }).text, '$(sparkle) qmlx · 4 read, 3 kept');
+  assert.equal(
+    render({ ...wide, said: says({ root: '/home/a/my_parser' }) }).text,
+    '$(sparkle) qmlx · 20 read, 2,622 kept',
+  );
+  assert.ok(!render({ ...running, status: both }).tooltip.includes('lexer'));
 });
 
 test('the tooltip says where the tokens of the last turn were, and of the conversation', () => {
@@ -79,7 +93,7 @@ for (const [phase, text, colour, link] of [
   ['stopped', '$(debug-disconnect) qmlx: stopped', 'warning', 'qmlx.restart'],
 ] as const) {
   test(`a server that is ${phase} is coloured, with the reason and what to do`, () => {
-    const shown = render({ phase, running: 0, reason: 'because of that', status });
+    const shown = render({ phase, running: 0, roots, reason: 'because of that', status });
     assert.equal(shown.text, text);
     assert.equal(shown.colour, colour);
     assert.match(shown.tooltip, /because of that/);
@@ -89,11 +103,11 @@ for (const [phase, text, colour, link] of [
 }
 
 test('a starting server says so', () => {
-  assert.equal(render({ phase: 'starting', running: 0 }).text, '$(sync~spin) qmlx: starting');
+  assert.equal(render({ phase: 'starting', running: 0, roots }).text, '$(sync~spin) qmlx: starting');
 });
 
 test("somebody else's text cannot become a link to a command", () => {
-  const { tooltip } = render({ phase: 'failed', running: 0, reason: '[x](command:workbench.action.quit)' });
+  const { tooltip } = render({ phase: 'failed', running: 0, roots, reason: '[x](command:workbench.action.quit)' });
   assert.ok(!tooltip.includes('](command:workbench'));
   assert.equal(escaped('[x](command:y)'), '\\[x\\]\\(command:y\\)');
 });
