@@ -88,7 +88,8 @@ export class Server implements vscode.Disposable {
   async request<R>(method: string, params: unknown, token?: vscode.CancellationToken): Promise<R> {
     const client = await this.ready();
     try {
-      return await client.sendRequest<R>(method, params, token);
+      // A token that is not there would be taken for a second parameter.
+      return await (token ? client.sendRequest<R>(method, params, token) : client.sendRequest<R>(method, params));
     } catch (error) {
       throw wasCutOff(error) ? new ServerUnavailable(CUT_OFF) : error;
     }
