@@ -45,6 +45,7 @@ SETTINGS: dict[str, Any] = {
     "git.openRepositoryInParentFolders": "never",
     "git.blame.statusBarItem.enabled": False,
     "files.autoSave": "off",
+    "editor.wordBasedSuggestions": "off",
     "editor.minimap.enabled": False,
     "editor.cursorBlinking": "solid",
     "editor.fontSize": 13,

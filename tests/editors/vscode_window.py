@@ -33,6 +33,18 @@ class Window:
         """Until the server runs and nothing is under way."""
         await expect(self.status).to_have_text(re.compile(r"^\s*qmlx( · .* read, .* kept)?\s*$"), timeout=WAIT_MS)
 
+    async def tidy(self) -> None:
+        """As it was when it was opened: no editors, no chat, no messages, the files as they are on the disk."""
+        await self.page.keyboard.press("Escape")
+        await self.page.keyboard.press("Escape")
+        for title in ("File: Revert File", "View: Close All Editors", "Notifications: Clear All Notifications"):
+            if title != "File: Revert File" or await self.page.locator(".tab.active.dirty").count():
+                await self.command(title)
+        await expect(self.page.locator(".tab")).to_have_count(0, timeout=WAIT_MS)
+        if await self.page.locator(".part.auxiliarybar .interactive-session").is_visible():
+            await self.command("Chat: New Chat")
+            await self.command("View: Hide Secondary Side Bar")
+
     # --- what is on the screen ------------------------------------------------------------------------------------
 
     @property
@@ -66,7 +78,7 @@ class Window:
         return self.page.locator(".editor-group-container").nth(1).locator(".view-lines")
 
     @property
-    def _first(self) -> Locator:
+    def first(self) -> Locator:
         """The first thing to choose in the box at the top."""
         return self.page.locator(".quick-input-list .monaco-list-row").first
 
@@ -74,16 +86,20 @@ class Window:
 
     async def command(self, title: str) -> None:
         """From the palette."""
+        await self.look_up(title)
+        await self.page.keyboard.press("Enter")
+
+    async def look_up(self, title: str) -> None:
+        """Until the palette shows it first."""
         await self.page.keyboard.press("F1")
         box = self.page.locator(".quick-input-widget input").first
         await box.fill(f">{title}")
-        await expect(self._first).to_contain_text(title, timeout=WAIT_MS)
-        await self.page.keyboard.press("Enter")
+        await expect(self.first).to_contain_text(title, timeout=WAIT_MS)
 
     async def choose(self, placeholder: str, item: str) -> None:
         """From the list that asks with ``placeholder``."""
         await self.page.locator(f'.quick-input-widget input[placeholder="{placeholder}"]').fill(item)
-        await expect(self._first).to_contain_text(item, timeout=WAIT_MS)
+        await expect(self.first).to_contain_text(item, timeout=WAIT_MS)
         await self.page.keyboard.press("Enter")
 
     async def answer_box(self, placeholder: str, text: str) -> None:
@@ -97,7 +113,7 @@ class Window:
         await self.page.keyboard.press("Control+p")
         box = self.page.locator(".quick-input-widget input").first
         await box.fill(name)
-        await expect(self._first).to_contain_text(name, timeout=WAIT_MS)
+        await expect(self.first).to_contain_text(name, timeout=WAIT_MS)
         await self.page.keyboard.press("Enter")
         await self.page.locator(f'.tab.active[data-resource-name="{name}"]').wait_for()
         if line is not None:
@@ -107,7 +123,7 @@ class Window:
         await self.page.keyboard.press("Control+g")
         box = self.page.locator(".quick-input-widget input").first
         await box.fill(f":{line}")
-        await expect(self._first).to_contain_text(f"go to line {line} ", timeout=WAIT_MS)
+        await expect(self.first).to_contain_text(f"go to line {line} ", timeout=WAIT_MS)
         await self.page.keyboard.press("Enter")
         await expect(self.page.locator("#status\\.editor\\.selection")).to_contain_text(f"Ln {line},", timeout=WAIT_MS)
         await self.page.keyboard.press("End")

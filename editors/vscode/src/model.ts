@@ -46,6 +46,7 @@ export function registerModel(parts: Parts): vscode.Disposable {
       Promise.resolve(roughTokens(typeof text === 'string' ? text : textOf(text.content))),
   };
   const registered = vscode.lm.registerLanguageModelChatProvider(VENDOR, provider);
+  void look(); // which also makes the editor ask for the model, so that it is known before the first question
   return vscode.Disposable.from(registered, renewed, watching, changed);
 }
 
