@@ -81,10 +81,10 @@ SPLITS = """\
 `parse` splits the text at blanks and makes a number of every word:
 
 ```python
-parse("1 2 3")   # [1, 2, 3]
+parse("1 2")  # [1, 2]
 ```
 
-`total` adds them up. A word that is no number raises `ValueError`.
+A word that is none raises `ValueError`.
 """
 
 
@@ -115,7 +115,9 @@ async def test_a_question_in_the_chat_streams_and_its_cost_is_in_the_status_bar(
     assert read < 200
 
 
-async def test_ghost_text_comes_while_typing_and_tab_takes_it(stage: Stage, window: Window, pictures: Pictures) -> None:
+async def test_ghost_text_comes_while_typing_and_tab_takes_it(
+    stage: Stage, window: Window, pictures: Pictures
+) -> None:
     stage.scene.complete("return sum(numbers) / len(numbers)")
     await window.file("parser.py", 12)
     await window.ready()
@@ -259,6 +261,23 @@ async def test_in_restricted_mode_no_tool_is_offered(second: Window) -> None:
     await box.fill(">qmlx: Run a Tool and Tell")
     await expect(second.first).not_to_contain_text("qmlx: Restart", timeout=WAIT_MS)
     assert await second.page.locator(".quick-input-list", has_text="qmlx: Run a Tool").count() == 0
+
+
+async def test_a_chosen_model_is_written_and_others_are_cut_off_only_on_demand(
+    stage: Stage, window: Window, second: Window
+) -> None:
+    before = stage.scene.daemon
+    await window.ready()
+    await second.ready()
+    await window.command("qmlx: Choose a Model…")
+    await window.choose("Now: scripted", "embedded")
+    await expect(window.messages).to_contain_text("would be cut off", timeout=WAIT_MS)
+    assert stage.scene.daemon == before
+    assert (stage.scene.home / "config" / "config.toml").read_text(encoding="utf-8") == '[model]\nname = "embedded"\n'
+    await window.messages.get_by_role("button", name="Restart anyway").click()
+    await until(lambda: stage.scene.daemon not in (None, before))
+    await window.ready()
+    await second.ready()
 
 
 WORDS = """\

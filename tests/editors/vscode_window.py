@@ -5,10 +5,11 @@ Nothing here sleeps: every step waits for what it brings about, and what never c
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
-from playwright.async_api import Locator, Page, expect
+from playwright.async_api import Locator, Page, TimeoutError, expect
 
 WAIT_MS = 20_000
 SIZE = {"width": 1100, "height": 650}
@@ -125,7 +126,9 @@ class Window:
         await box.fill(f":{line}")
         await expect(self.first).to_contain_text(f"go to line {line} ", timeout=WAIT_MS)
         await self.page.keyboard.press("Enter")
-        await expect(self.page.locator("#status\\.editor\\.selection")).to_contain_text(f"Ln {line},", timeout=WAIT_MS)
+        await expect(self.page.locator("#status\\.editor\\.selection")).to_contain_text(
+            f"Ln {line},", timeout=WAIT_MS
+        )
         await self.page.keyboard.press("End")
 
     async def select(self, first: int, last: int) -> None:
@@ -139,9 +142,12 @@ class Window:
 
     async def actions(self) -> list[str]:
         """Open the menu of code actions; returns its titles."""
-        await self.page.keyboard.press("Control+.")
         rows = self.page.locator(".action-widget .monaco-list-row.action")
-        await rows.first.wait_for()
+        for patience_ms in (5_000, 5_000, WAIT_MS):  # what moves in the editor just then closes it: once more
+            await self.page.keyboard.press("Control+.")
+            with contextlib.suppress(TimeoutError):
+                await rows.first.wait_for(timeout=patience_ms)
+                break
         return [text.strip() for text in await rows.all_inner_texts()]
 
     async def action(self, title: str, picture: Path | None = None) -> None:
@@ -153,9 +159,13 @@ class Window:
 
     async def ask_in_chat(self, question: str) -> None:
         await self.command("qmlx: Ask in the Chat")
-        box = self.page.locator(".interactive-input-part .native-edit-context, .interactive-input-part textarea").first
+        box = self.page.locator(
+            ".interactive-input-part .native-edit-context, .interactive-input-part textarea"
+        ).first
         await box.wait_for(state="attached")
-        await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text("@qmlx", timeout=WAIT_MS)
+        await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text(
+            "@qmlx", timeout=WAIT_MS
+        )
         await self.page.keyboard.type(question)
         await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text(
             question.split()[-1], timeout=WAIT_MS

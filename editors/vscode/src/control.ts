@@ -177,7 +177,12 @@ export async function restart(parts: Parts): Promise<void> {
       return;
     } catch (error) {
       server.expectEnd(false);
-      if (force || (await vscode.window.showWarningMessage(oneLine(error), 'Restart anyway')) === undefined) {
+      const others = / would be cut off/.test(oneLine(error));
+      if (force || !others) {
+        throw error;
+      }
+      const warning = 'Other windows or editors use the same server and would be cut off from it.';
+      if ((await vscode.window.showWarningMessage(`qmlx: ${warning}`, 'Restart anyway')) === undefined) {
         return;
       }
     }
