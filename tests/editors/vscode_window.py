@@ -9,7 +9,8 @@ import contextlib
 import re
 from pathlib import Path
 
-from playwright.async_api import Locator, Page, TimeoutError, expect
+from playwright.async_api import Locator, Page, expect
+from playwright.async_api import TimeoutError as NeverCame
 
 WAIT_MS = 20_000
 SIZE = {"width": 1100, "height": 650}
@@ -145,7 +146,7 @@ class Window:
         rows = self.page.locator(".action-widget .monaco-list-row.action")
         for patience_ms in (5_000, 5_000, WAIT_MS):  # what moves in the editor just then closes it: once more
             await self.page.keyboard.press("Control+.")
-            with contextlib.suppress(TimeoutError):
+            with contextlib.suppress(NeverCame):
                 await rows.first.wait_for(timeout=patience_ms)
                 break
         return [text.strip() for text in await rows.all_inner_texts()]
@@ -168,7 +169,7 @@ class Window:
         )
         await self.page.keyboard.type(question)
         await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text(
-            question.split()[-1], timeout=WAIT_MS
+            question.rsplit(maxsplit=1)[-1], timeout=WAIT_MS
         )
         await self.page.keyboard.press("Enter")
 
