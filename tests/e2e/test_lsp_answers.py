@@ -195,7 +195,38 @@ async def test_the_status_is_a_line_as_well(b: Bench) -> None:
     await b.session()
     found = await editor.request(COMMAND, call("qmlx.status"))
     assert found["model"]["name"] == "scripted"
-    assert told(editor) == [(INFO, "scripted: ready; 0 tokens in memory, 0 running")]
+    assert told(editor) == [(INFO, "scripted is ready")]
+    usage = (await editor.request("qmlx/ask", {"text": "Q"}))["usage"]
+    await editor.request(COMMAND, call("qmlx.status"))
+    last = f"last turn: {usage['prefilled']:,} tokens read, 0 kept; {len(b.ids()):,} tokens of conversation"
+    assert told(editor)[-1] == (INFO, f"scripted is ready; {last}")
+    assert await editor.leave()
+
+
+@pytest.mark.parametrize("style", [Style.HELIX, Style.VSCODE])
+async def test_an_editor_that_hides_errors_of_commands_is_told_in_a_line(b: Bench, style: Style) -> None:
+    editor = await editor_of(b, style)
+    wrong = [("qmlx.ask", ""), ("qmlx.explain",), ("qmlx.explain", "/etc/hostname", 1), ("qmlx.nothing",)]
+    errors = [(await editor.refused(COMMAND, call(*one)))[1] for one in wrong]
+    assert told(editor) == ([(ERROR, error) for error in errors] if style is Style.HELIX else [])
+    assert await editor.leave()
+
+
+async def test_a_question_in_an_answer_goes_on_in_its_conversation(b: Bench, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    editor = await editor_of(b, Style.HELIX, workspaceFolders=[
+        {"uri": other.as_uri(), "name": "o"}, {"uri": b.project.as_uri(), "name": "p"},
+    ])  # fmt: skip
+    await run(editor, "qmlx.ask", "Why?", str(b.project / "a.py"), 1)
+    (file,) = kept(b)
+    before = len(b.entries())
+    await run(editor, "qmlx.ask", "And then?", str(file), 3)
+    await editor.request("qmlx/ask", {"text": "At last?", "textDocument": {"uri": file.as_uri()}})
+    assert questions(b) == ["Why?", "And then?", "At last?"]
+    assert [entry.kind.value for entry in b.entries()[before:]] == ["question", "assistant"] * 2
+    assert (await editor.refused(COMMAND, call("qmlx.explain", str(file), 1)))[1].startswith(f"{file} is outside")
+    assert told(editor)
     assert await editor.leave()
 
 
