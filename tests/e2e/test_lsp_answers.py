@@ -261,6 +261,36 @@ async def test_every_command_by_plain_texts(b: Bench) -> None:
     assert await editor.leave()
 
 
+async def test_a_path_below_the_folder_that_the_editor_was_started_in(
+    b: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, other = b.project / "deep" / "er", tmp_path / "other"
+    for folder in (inner, other):
+        folder.mkdir(parents=True)
+        (folder / "m.py").write_text(CODE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    roots = [{"uri": root.as_uri(), "name": root.name} for root in (b.project, other)]
+    editor = await editor_of(b, Style.HELIX, workspaceFolders=roots)
+    await run(editor, "qmlx.explain", "m.py", 1, token="elsewhere")
+    assert questions(b) == [], "the other folder has the only one"
+    editor.show(b.project / "a.py", CODE)
+    editor.show(inner / "m.py", CODE)
+    for place, shown in (
+        ("a.py", "a.py"),
+        ("~/project/a.py", "a.py"),
+        ("er/m.py", "deep/er/m.py"),
+        ("m.py", "deep/er/m.py"),
+    ):
+        await run(editor, "qmlx.explain", place, 5, token=place)
+        assert questions(b)[-1].startswith(f"Explain line 5 of {shown}.")
+    editor.show(other / "m.py", CODE)
+    assert (await editor.refused(COMMAND, call("qmlx.explain", "m.py", 5)))[1] == (
+        f"'m.py' may be {other / 'm.py'} or {inner / 'm.py'}: give an absolute path."
+    )
+    told(editor)
+    assert await editor.leave()
+
+
 async def test_what_makes_no_sense_is_one_clear_line(b: Bench) -> None:
     editor = await editor_of(b)
     uri = editor.show(b.project / "a.py", CODE)
@@ -270,7 +300,10 @@ async def test_what_makes_no_sense_is_one_clear_line(b: Bench) -> None:
         (call("qmlx.ask", ""), "Say what you want to know"),
         (call("qmlx.ask", {"text": 7}), "text is 7, but must be a text."),
         (call("qmlx.ask", 7), "7 is not what is wanted, which must be a text."),
-        (call("qmlx.ask", "q", "relative/a.py"), "'relative/a.py' is no absolute path"),
+        (call("qmlx.ask", "q", "relative/a.py"), "There is no 'relative/a.py' here: give an absolute path"),
+        (call("qmlx.ask", "q", "[scratch]"), "There is no '[scratch]' here"),
+        (call("qmlx.explain", "", 1), "There is no '' here"),
+        (call("qmlx.explain", "\x00/a.py", 1), "There is no "),
         (call("qmlx.ask", "q", file, "x"), "'x' is no line"),
         (call("qmlx.ask", "q", file, 0), "0 is no line"),
         (call("qmlx.ask", "q", file, True), "True is no line"),
