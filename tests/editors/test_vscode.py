@@ -77,13 +77,13 @@ async def window(shared: Window, tmp_path: Path) -> AsyncIterator[Window]:
 
 
 SPLITS = """\
-`parse` splits the text at blanks and makes a number of every word:
+`parse` makes a number of every word:
 
 ```python
 parse("1 2")  # [1, 2]
 ```
 
-A word that is none raises `ValueError`.
+Others raise `ValueError`.
 """
 
 
@@ -97,7 +97,7 @@ async def test_a_question_in_the_chat_streams_and_its_cost_is_in_the_status_bar(
     await window.page.keyboard.press("Control+b")  # more room for the picture
 
     await window.ask_in_chat("What does parse do?")
-    await expect(window.reply).to_contain_text("splits the text", timeout=WAIT_MS)
+    await expect(window.reply).to_contain_text("makes a number", timeout=WAIT_MS)
     assert "ValueError" not in await window.reply.inner_text(), "nothing was seen growing"
     await expect(window.status).to_contain_text("answering")
     await expect(window.reply).to_contain_text("kept", timeout=WAIT_MS)
@@ -186,6 +186,7 @@ async def test_the_daemon_is_killed_and_the_conversation_goes_on(stage: Stage, w
     await window.file("parser.py")
     await window.ready()
     await window.ask_in_chat("Remember the number 7.")
+    await expect(window.reply).to_contain_text("I shall.", timeout=WAIT_MS)
     await expect(window.reply).to_contain_text("kept", timeout=WAIT_MS)
     told = sum(await window.figures())
     pid = stage.scene.daemon

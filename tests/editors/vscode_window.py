@@ -13,7 +13,7 @@ from playwright.async_api import Locator, Page, expect
 from playwright.async_api import TimeoutError as NeverCame
 
 WAIT_MS = 20_000
-SIZE = {"width": 1100, "height": 650}
+SIZE = {"width": 1100, "height": 700}
 STATUS = r"#qmlx\.qmlx\.qmlx\.status"
 
 
@@ -36,7 +36,7 @@ class Window:
         await expect(self.status).to_have_text(re.compile(r"^\s*qmlx( · .* read, .* kept)?\s*$"), timeout=WAIT_MS)
 
     async def tidy(self) -> None:
-        """As it was when it was opened: no editors, no chat, no messages, the files as they are on the disk."""
+        """As it was when it was opened: no editors, no chat to be seen, no messages, files as they are on the disk."""
         await self.page.keyboard.press("Escape")
         await self.page.keyboard.press("Escape")
         for title in ("File: Revert File", "View: Close All Editors", "Notifications: Clear All Notifications"):
@@ -44,7 +44,6 @@ class Window:
                 await self.command(title)
         await expect(self.page.locator(".tab")).to_have_count(0, timeout=WAIT_MS)
         if await self.page.locator(".part.auxiliarybar .interactive-session").is_visible():
-            await self.command("Chat: New Chat")
             await self.command("View: Hide Secondary Side Bar")
 
     # --- what is on the screen ------------------------------------------------------------------------------------
@@ -93,9 +92,12 @@ class Window:
 
     async def look_up(self, title: str) -> None:
         """Until the palette shows it first."""
-        await self.page.keyboard.press("F1")
         box = self.page.locator(".quick-input-widget input").first
-        await box.fill(f">{title}")
+        for patience_ms in (5_000, 5_000, WAIT_MS):  # what comes to the front just then closes it: once more
+            await self.page.keyboard.press("F1")
+            with contextlib.suppress(NeverCame):
+                await box.fill(f">{title}", timeout=patience_ms)
+                break
         await expect(self.first).to_contain_text(title, timeout=WAIT_MS)
 
     async def choose(self, placeholder: str, item: str) -> None:

@@ -110,6 +110,13 @@ function options(output: vscode.LogOutputChannel, onClosed: () => void): Languag
   };
 }
 
+/** What is told of every folder of this window, by the folder. */
+export function toldNow(): Record<string, unknown> {
+  const folders = (vscode.workspace.workspaceFolders ?? []).map((folder) => folder.uri);
+  const named = folders.map((uri): [string, unknown] => [uri.toString(), section(uri)]);
+  return { ...Object.fromEntries(named), '': section(undefined) };
+}
+
 function section(scope: vscode.Uri | undefined): Record<string, unknown> {
   const configuration = vscode.workspace.getConfiguration('qmlx', scope ?? null);
   return told((key) => configuration.inspect(key), vscode.workspace.isTrusted);

@@ -42,6 +42,24 @@ export function told(
   return section;
 }
 
+/**
+ * Whether something that was told no longer is, or trust that was taken away is given. A connection keeps what it was
+ * told once, so that only a new one forgets it.
+ */
+export function withdrawn(before: Record<string, unknown>, after: Record<string, unknown>): boolean {
+  return Object.entries(before).some(([key, value]) => {
+    const now = after[key];
+    if (now === undefined || (key === 'trusted' && value !== true && now === true)) {
+      return true;
+    }
+    return isSection(value) && isSection(now) && withdrawn(value, now);
+  });
+}
+
+function isSection(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 function put(section: Record<string, unknown>, parts: string[], value: unknown): void {
   const [first, ...rest] = parts;
   if (first === undefined) {

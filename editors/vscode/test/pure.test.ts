@@ -6,7 +6,7 @@ import { fileName, KINDS, kindOf, placeTitle, toBeShown } from '../src/kinds.ts'
 import { newest, roughTokens } from '../src/messages.ts';
 import { newEnough, unfit } from '../src/packages.ts';
 import { Restarts, RESTARTS_MAX, RESTARTS_WINDOW_MS } from '../src/restarts.ts';
-import { told } from '../src/settings.ts';
+import { told, withdrawn } from '../src/settings.ts';
 
 const around = { configured: '', searched: '/one:/two', home: '/home/a', storage: '/store' };
 
@@ -88,6 +88,17 @@ test('an untrusted workspace is told as such, whatever is set', () => {
     told((key) => (key === 'trusted' ? { globalValue: false } : undefined), true),
     { trusted: false },
   );
+});
+
+test('what a connection cannot be told to forget needs a new one', () => {
+  const inline = { inline: { enable: false, maxLines: 3 } };
+  assert.equal(withdrawn(inline, { inline: { enable: true, maxLines: 9 }, exclude: [] }), false);
+  assert.equal(withdrawn(inline, { inline: { enable: false } }), true);
+  assert.equal(withdrawn({ exclude: ['a'] }, {}), true);
+  assert.equal(withdrawn({ exclude: ['a'] }, { exclude: [] }), false);
+  assert.equal(withdrawn({ trusted: false }, { trusted: true }), true);
+  assert.equal(withdrawn({ trusted: true }, { trusted: false }), false);
+  assert.equal(withdrawn({ 'file:///a': { exclude: ['a'] } }, { 'file:///a': {} }), true);
 });
 
 test('of a chat only what stands behind the last reply is asked', () => {
