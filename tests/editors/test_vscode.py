@@ -205,7 +205,7 @@ async def test_the_daemon_is_killed_and_the_conversation_goes_on(stage: Stage, w
 async def test_a_second_window_has_the_same_conversation_and_sees_its_cost(
     stage: Stage, window: Window, second: Window
 ) -> None:
-    stage.scene.say("Who are you", "One conversation.", pace_ms=20)
+    stage.scene.say("Who are you", "One conversation.", pace_ms=120)
     await window.file("parser.py")
     await window.ready()
     await window.ask_in_chat("Who are you?")

@@ -36,7 +36,7 @@ class Window:
         await expect(self.status).to_have_text(re.compile(r"^\s*qmlx( · .* read, .* kept)?\s*$"), timeout=WAIT_MS)
 
     async def tidy(self) -> None:
-        """As it was when it was opened: no editors, no chat to be seen, no messages, files as they are on the disk."""
+        """As it was when it was opened: no editors, no chat to see, no messages, files as they are on the disk."""
         await self.page.keyboard.press("Escape")
         await self.page.keyboard.press("Escape")
         for title in ("File: Revert File", "View: Close All Editors", "Notifications: Clear All Notifications"):
