@@ -1,7 +1,6 @@
 -- Asks for completions while somebody types, where Neovim does not do it itself (0.11).
 -- Must never ask while a menu is open, show an answer to another text, or leave requests behind.
 
-local api = vim.api
 local clients = require('qmlx.client')
 local config = require('qmlx.config')
 local ghost = require('qmlx.ghost')

@@ -22,7 +22,8 @@ local function lines_of(status, root)
     return one.root == root
   end, status.conversations or {})[1]
   if root then
-    local held = mine and ('%s tokens, %s in memory'):format(thousands(mine.tokens or 0), thousands(mine.live_tokens or 0))
+    local held = '%s tokens, %s in memory'
+    held = mine and held:format(thousands(mine.tokens or 0), thousands(mine.live_tokens or 0))
     table.insert(lines, ('conversation  %s: %s'):format(vim.fn.fnamemodify(root, ':~'), held or 'not open yet'))
   end
   local usage = status.last or status.usage
