@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import partial
+from pathlib import Path
 
 from qmlx_lsp.daemon.listener import STREAM_LIMIT_BYTES, Listener
 from qmlx_lsp.daemon.memory import give_back_freed_memory
@@ -124,9 +126,11 @@ def _open_store(paths: Paths, settings: Settings, files: FileSystem | None) -> t
 def backend_factory(paths: Paths, settings: Settings) -> Callable[[], Backend]:
     """How to make the backend on the engine thread; MLX is imported there and then."""
     if settings.model.name == "scripted":
+        from qmlx_lsp.engine.script import Script
         from qmlx_lsp.engine.scripted import ScriptedBackend
 
-        return ScriptedBackend
+        script = Script(Path(settings.model.script).expanduser()) if settings.model.script else None
+        return partial(ScriptedBackend, script=script)
 
     def make() -> Backend:
         from qmlx_lsp.engine.mlx.blas import preload

@@ -54,6 +54,8 @@ class Model:
     adapter: str = _plain("", "the folder of a LoRA adapter that belongs to the model; '' is none")
     kv_bits: int = _choice(0, (0, 4, 8), "bits of the model's keys and values; 0 leaves them as they are")
 
+    script: str = _plain("", "the file with what the model 'scripted' says, for tests and trials of editors")
+
     @property
     def adapter_folder(self) -> Path | None:
         return Path(self.adapter).expanduser() if self.adapter else None

@@ -1,4 +1,4 @@
-"""``qmlx-lsp model list|pull|show``."""
+"""``qmlx-lsp model list|pull|show|use``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from qmlx_lsp import paths
 from qmlx_lsp.cli.output import bar, json_lines, size
 from qmlx_lsp.errors import ModelError
-from qmlx_lsp.settings import load
+from qmlx_lsp.settings import env_name, load
 
 
 def add(verbs: Any) -> None:
-    parser = verbs.add_parser("model", help="fetch and show models")
+    parser = verbs.add_parser("model", help="fetch, show and choose models")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     pulling = actions.add_parser("pull", help="fetch a model now, instead of at the first question")
     pulling.add_argument("name", nargs="?", help="embedded, or a Hugging Face id (default: the configured model)")
@@ -27,6 +27,10 @@ def add(verbs: Any) -> None:
     listing = actions.add_parser("list", help="the models that are on this disk")
     listing.add_argument("--json", action="store_true", help="one JSON object per model")
     listing.set_defaults(run=_list)
+    using = actions.add_parser("use", help="choose the model: writes model.name into config.toml")
+    using.add_argument("name", help="embedded, the folder of a model, or a Hugging Face id")
+    using.add_argument("--json", action="store_true", help="as one JSON object")
+    using.set_defaults(run=_use)
 
 
 def _name(given: argparse.Namespace, where: paths.Paths) -> str:
@@ -87,6 +91,34 @@ def describe(name: str, where: paths.Paths) -> dict[str, Any]:
         "quantization": config.get("quantization"),
         "fingerprint": fingerprint.fingerprint(folder, config).hex(),
     }
+
+
+def _use(given: argparse.Namespace) -> int:
+    from qmlx_lsp.cli.configure import write_key
+    from qmlx_lsp.engine.mlx import embedded, model, source
+
+    where = paths.find()
+    name = given.name
+    if name != embedded.NAME:
+        folder = source.local_folder(name)
+        if folder is not None:
+            model.check_folder(folder, name)
+        if Path(name).expanduser().is_dir():
+            name = str(Path(name).expanduser().resolve())
+    installed = bool(describe(name, where)["installed"])
+    where.prepare()
+    write_key(where.config_file, "model", "name", name)
+    overridden = load(where.config_file).model.name != name
+    if given.json:
+        json_lines([{"name": name, "installed": installed, "file": str(where.config_file), "overridden": overridden}])
+        return 0
+    print(f"{name} is the model now ({where.config_file}).")
+    if not installed:
+        print(f"It is fetched at the first question; now: qmlx-lsp model pull {name}")
+    if overridden:
+        print(f"But {env_name('model', 'name')} is set in this shell, and wins.")
+    print("A daemon that runs keeps its model until it is started anew: qmlx-lsp daemon stop")
+    return 0
 
 
 def _list(given: argparse.Namespace) -> int:

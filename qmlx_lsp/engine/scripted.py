@@ -5,14 +5,15 @@ daemon with no model. Its tokenizer is ChatML over single bytes; its state is re
 running digest that cannot be cut), so that checkpoints, restores, marks and the invariant "state equals log" are
 exercised exactly as with a model. With a source, the loop of ``engine.lookup`` runs over it as over a model.
 
-Replies: the script's texts (or ids, as they are) in turn; when it is used up, the reply names a digest of everything
-read, so that a state that differs by one token answers differently.
+Replies: texts (or ids, as they are) in turn, then those of a script file (``engine.script``); where there is none,
+the reply names a digest of everything read, so that a state that differs by one token answers differently.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from typing import Any
 from qmlx_lsp.engine import lookup
 from qmlx_lsp.engine.backend import Allowed, Lifted, Mark, ModelInfo, Passes, Report, Restored, Sampling, StateId
 from qmlx_lsp.engine.draft import Drafter
-from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN, tokenizer_json
+from qmlx_lsp.engine.script import Script
+from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN, parts, tokenizer_json
 from qmlx_lsp.errors import CheckpointRejected
 from qmlx_lsp.state import RowBuffer, RowSpec, StateCopy, StoredState, Tensor, TensorSpec
 from qmlx_lsp.transcript.families import FAMILIES
@@ -30,6 +32,7 @@ from qmlx_lsp.transcript.tokens import ids_from_bytes, ids_to_bytes
 DRAFT_ROWS = 8  # rows of a pass at most, where a source is copied
 _DIGEST = 16
 _OVER = -1  # what the script chooses behind its last id
+_SNAPSHOT = TensorSpec("digest", "U8", (_DIGEST,))
 _ROW = RowSpec("seen", "I32", heads=1, width=1)
 
 
@@ -47,15 +50,17 @@ class _State:
         self.digest = digest
         self.marks: weakref.WeakSet[_Kept] = weakref.WeakSet()
         self.passes = 0
+        self.pace_s = 0.0  # seconds per token of the reply that is being written
 
 
 @dataclass(frozen=True)
 class _Taken:
-    """What ``lift`` keeps; ``passes`` counts those the state had seen, None if it was copied."""
+    """What ``lift`` keeps, of a reply at that pace; ``passes`` counts those the state had seen, None if copied."""
 
     ids: list[int]
     digest: bytes
     marks: list[_Kept]
+    pace_s: float
     passes: int | None
 
 
@@ -74,6 +79,7 @@ class ScriptedBackend:
         context_tokens: int = 32_768,
         before_pass: Callable[[str, int], None] | None = None,
         name: str = "scripted",
+        script: Script | None = None,
     ) -> None:
         self.passes = Passes()
         self.beside: dict[StateId, Any] = {}
@@ -82,6 +88,7 @@ class ScriptedBackend:
         self._context_tokens = context_tokens
         self._before_pass = before_pass or (lambda _kind, _length: None)
         self._name = name
+        self._script = script
         self._states: dict[StateId, _State] = {}
         self._numbers = itertools.count(1)
         self._companion: ScriptedBackend | None = None
@@ -174,7 +181,7 @@ class ScriptedBackend:
         if mark.kept not in held.marks:
             raise ValueError(f"the mark at {mark.position} is of another state, or lies behind a later rewind")
         beyond = [kept for kept in held.marks if kept.position > mark.position]
-        taken = _Taken(held.ids[mark.position :], held.digest, beyond, None if copy else held.passes)
+        taken = _Taken(held.ids[mark.position :], held.digest, beyond, held.pace_s, None if copy else held.passes)
         end = len(held.ids)
         self.rewind(state, mark)
         return Lifted(mark.position, end, taken)
@@ -187,6 +194,7 @@ class ScriptedBackend:
             held.marks.discard(other)
         held.ids += taken.ids
         held.digest = taken.digest
+        held.pace_s = taken.pace_s
         held.marks.update(taken.marks)
         return True
 
@@ -201,12 +209,10 @@ class ScriptedBackend:
         last = len(held.ids) if end is None else end
         rows = Tensor(_ROW.tensor(last - start), memoryview(ids_to_bytes(held.ids[start:last])))
         whole = self._hybrid and end is None
-        return StateCopy(
-            start, last, (rows,), (Tensor(_snapshot_spec(), memoryview(held.digest)),) if whole else None
-        )
+        return StateCopy(start, last, (rows,), (Tensor(_SNAPSHOT, memoryview(held.digest)),) if whole else None)
 
     def restore(self, stored: StoredState) -> Restored:
-        if list(stored.rows) != [_ROW] or list(stored.snapshot or ()) != [_snapshot_spec()] * self._hybrid:
+        if list(stored.rows) != [_ROW] or list(stored.snapshot or ()) != [_SNAPSHOT] * self._hybrid:
             raise CheckpointRejected("foreign", "The checkpoint does not fit the scripted model.")
         rows, digest = bytearray(4 * stored.position), bytearray(_DIGEST)
         buffers = [memoryview(digest)] if self._hybrid else []
@@ -216,7 +222,9 @@ class ScriptedBackend:
 
     def companion(self) -> ScriptedBackend:
         if self._companion is None:
-            self._companion = ScriptedBackend(hybrid=self._hybrid, before_pass=self._before_pass, name="companion")
+            self._companion = ScriptedBackend(
+                hybrid=self._hybrid, before_pass=self._before_pass, name="companion", script=self._script
+            )
         return self._companion
 
     def close(self) -> None:
@@ -236,6 +244,8 @@ class ScriptedBackend:
         assert ids, "a forward pass needs at least one token"
         held = self._states[state]
         self._before_pass(kind, len(held.ids))
+        if kind == "decode" and held.pace_s:
+            time.sleep(held.pace_s * len(ids))
         self.passes.passes += 1
         self.passes.rows += len(ids)
         held.passes += 1
@@ -249,6 +259,8 @@ class ScriptedBackend:
             text = self._replies.pop(0)
             if not isinstance(text, str):
                 return list(text)
+        elif said := self._script and self._script.reply(*parts(held.ids)):
+            text, held.pace_s = said.text, said.pace_s
         else:
             seen = held.digest if self._hybrid else hashlib.blake2b(ids_to_bytes(held.ids)).digest()
             text = f"I have read {len(held.ids)} tokens, digest {seen.hex()[:16]}."
@@ -304,7 +316,3 @@ class _Reader:
     @property
     def _held(self) -> _State:
         return self._backend._states[self._state]
-
-
-def _snapshot_spec() -> TensorSpec:
-    return TensorSpec("digest", "U8", (_DIGEST,))

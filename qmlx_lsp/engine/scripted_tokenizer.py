@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<think>", "</think>")
+START_OF_TURN = 256 + CONTROL.index("<|im_start|>")
 END_OF_TURN = 256 + CONTROL.index("<|im_end|>")
 
 
@@ -35,3 +37,19 @@ def tokenizer_json() -> str:
         "model": model | {"dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                           "end_of_word_suffix": None, "fuse_unk": False},
     })  # fmt: skip
+
+
+def parts(ids: Sequence[int]) -> tuple[str, str]:
+    """Of a state that is about to write: the text of the last message before the reply, and the reply as far as it
+    is begun, without its role."""
+    begin = START_OF_TURN
+    at = len(ids)
+    found: list[str] = []
+    for _ in range(2):
+        end = at
+        at = next((place for place in range(end - 1, -1, -1) if ids[place] == begin), -1)
+        text = bytes(token for token in ids[at + 1 : end] if token < 256).decode("utf-8", "replace")
+        found.append(text.partition("\n")[2])
+        if at < 0:
+            break
+    return (found[1] if len(found) > 1 else ""), found[0]

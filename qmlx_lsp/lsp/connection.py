@@ -74,7 +74,7 @@ class Connection:
         self.checked = Checked()
         self.inline = InlineOptions()
         self.editing = asyncio.Lock()  # edits of ours go out one after another
-        self.stop_notices: Callable[[], None] | None = None
+        self.followed: list[Callable[[], None]] = []  # how to stop being told what happens
         self.background: set[asyncio.Task[Any]] = set()
         self._jobs: dict[Job, Held] = {}
         self._turns: set[asyncio.Task[Any]] = set()
@@ -197,8 +197,8 @@ class Connection:
 
     async def close(self) -> None:
         """See the module's invariant."""
-        if self.stop_notices is not None:
-            self.stop_notices()
+        for stop in self.followed:
+            stop()
         running = self.protocol.cancel_requests()
         for task in tuple(self.background):
             task.cancel()

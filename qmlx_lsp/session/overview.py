@@ -77,6 +77,7 @@ async def status(
                 "root": str(s.root), "epoch": s.conversation.epoch, "tokens": len(s.transcript.log),
                 "live": s.live is not None, "live_tokens": s.live_position, "live_bytes": s.live_bytes,
                 "disk": disk(s.root), "busy": s.lock.locked() and s.preparing is None, "preparing": s.preparing,
+                "usage": s.last_usage.as_dict() if s.last_usage else None,
             }
             for s in sessions
         ],

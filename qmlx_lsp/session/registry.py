@@ -10,7 +10,6 @@ change that was sent before it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Hashable, Sequence
@@ -26,6 +25,7 @@ from qmlx_lsp.session.live_states import LiveStates
 from qmlx_lsp.session.loading import Loader, Phase, seen
 from qmlx_lsp.session.project import Project
 from qmlx_lsp.session.results import Results
+from qmlx_lsp.session.running import Running
 from qmlx_lsp.session.session import Services, Session, open_session
 from qmlx_lsp.session.sight import UNSAVED, relative
 from qmlx_lsp.session.tools import Tools
@@ -55,10 +55,9 @@ class Registry:
         self.leave: Callable[[], object] = lambda: None  # ends the process that all this lives in, in good order
         self._sessions: dict[Path, asyncio.Task[Session]] = {}
         self._forgetting: dict[Path, asyncio.Task[dict[str, Any]]] = {}
-        self._running: dict[Job, Path] = {}
+        self.running = Running()
         self.tools = Tools(services.settings.tools)
         self.answers: Answers | None = None  # where editors without a panel are shown answers
-        self._at_rest = asyncio.Event()
         self._notice_listeners: list[Callable[[str], None]] = []
         self._amiss: dict[str, str] = {}
         self.live_states = LiveStates(lambda: self.sessions, services.settings.memory.live_gib * GIB)
@@ -138,14 +137,15 @@ class Registry:
             QmlxError: one line; nothing was recorded.
         """
         self._check(ask)
-        self._running[job] = root
-        self._at_rest.clear()
+        answer: Answer | None = None
+        self.running.begin(job, root)
         self.idle.interrupt()
         try:
             job.on_progress(Step.WAITING, 0, 0)
             session = await job.unless_cancelled(self.session(root))
             if session is None or await job.unless_cancelled(session.lock.acquire()) is None:
-                return Answer(None, "", Finish.CANCELLED, CANCELLED_EARLY)
+                answer = Answer(None, "", Finish.CANCELLED, CANCELLED_EARLY)
+                return answer
             try:
                 session.last_used = time.monotonic()
                 answer = await run_turn(session, ask, job)
@@ -154,10 +154,8 @@ class Registry:
             finally:
                 session.lock.release()
         finally:
-            del self._running[job]
-            if not self._running:
-                self._at_rest.set()
-                self.idle.begin()
+            self.running.end(job, answer)
+            self._rest_again()
 
     async def tell_result(self, root: Path, text: str) -> int:
         """Append the block ``text`` to the conversation of ``root``; returns its tokens. Raises QmlxError."""
@@ -230,7 +228,7 @@ class Registry:
         """Model, live conversations, store, queue and last usage, as JSON data."""
         return await overview.status(
             self.services, self.loader, self.sessions, lambda root: self.project(root).status(),
-            lambda: len(self._running), clients, self.inline.status(),
+            lambda: len(self.running), clients, self.inline.status(),
         )  # fmt: skip
 
     # --- beginning anew and forgetting ----------------------------------------------------------------------------
@@ -246,9 +244,8 @@ class Registry:
         """Delete the conversation of ``root`` for good, with what is running in it. See ``forgetting``."""
         if root not in self._forgetting:
             opening = self._sessions.pop(root, None)
-            for job, about in self._running.items():
-                if about == root:
-                    job.cancel()
+            for job in self.running.within(root):
+                job.cancel()
             task = asyncio.create_task(forgetting.forget(self.services, root, opening, self.idle.quiet))
             task.add_done_callback(seen)
             task.add_done_callback(lambda _task: self._forgotten(root))
@@ -261,7 +258,7 @@ class Registry:
 
     def _rest_again(self) -> None:
         """Go on with what was broken off, unless somebody waits."""
-        if not self._running:
+        if not self.running:
             self.idle.begin()
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -277,7 +274,7 @@ class Registry:
     @property
     def busy(self) -> bool:
         return (
-            bool(self._running or self._forgetting or self._results.busy)
+            bool(self.running or self._forgetting or self._results.busy)
             or self.loader.progress.phase is Phase.LOADING
         )
 
@@ -286,12 +283,9 @@ class Registry:
         self.loader.closing = True
         ending = asyncio.create_task(self.tools.stop(timeout_s))  # while turns end
         self.inline.cancel()
-        for job in tuple(self._running):
-            job.cancel()
+        self.running.cancel()
         deadline = time.monotonic() + timeout_s
-        if self._running:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._at_rest.wait(), timeout_s)
+        await self.running.rested(timeout_s)
         await ending
         await self._results.settled(max(0.0, deadline - time.monotonic()))
         await self.idle.stop(max(0.0, deadline - time.monotonic()))

@@ -31,7 +31,7 @@ async def editor_of(b: Bench, client: str = "vscode-1.139", **changes: Any) -> I
 
 def stopped(b: Bench) -> bool:
     """Whether the turn that stands at the gate has been told to stop: only then may the gate be opened."""
-    return any(job.cancelled for job in b.app.registry._running)
+    return any(job.cancelled for job in b.app.registry.running)
 
 
 async def test_question_streams_in_order_and_ends_once(tmp_path: Path) -> None:
@@ -191,6 +191,7 @@ async def test_conversation_and_status_say_what_happened(b: Bench) -> None:
     assert status["conversations"] == [{
         "root": str(b.project), "epoch": 0, "tokens": len(b.ids()), "live": True, "live_tokens": len(b.ids()),
         "live_bytes": 4 * len(b.ids()) + 16, "disk": None, "busy": False, "preparing": None,
+        "usage": answers[2]["usage"],
     }]  # fmt: skip
     assert status["usage"] == answers[2]["usage"]
     assert status["store"]["segments"] == 4  # one per turn, and one that ends with the system text

@@ -66,7 +66,7 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
         number = editor.begin("qmlx/ask", {"text": "Q"})
         assert (await editor.request("qmlx/status"))["model"]["state"] == "loading"
         SlowBackend.go.set()
-        await editor.result(number)
+        usage = (await editor.result(number))["usage"]
         if shows_progress:
             ended = await editor.until(
                 lambda m: m.get("method") == "$/progress" and m["params"]["value"]["kind"] == "end"
@@ -74,8 +74,8 @@ async def test_initialize_is_answered_before_the_model_is_there(tmp_path: Path, 
             assert ended["params"]["token"] == begun["params"]["token"]
         last = await editor.until(lambda m: m.get("method") == "qmlx/didChangeStatus" and not m["params"]["busy"])
         assert last["params"] == {
-            "kind": "Normal", "busy": False, "message": "scripted is ready", "model": "scripted",
-            "root": str(b.project),
+            "kind": "Normal", "busy": False, "message": f"{usage['prefilled']:,} tokens read, 0 kept",
+            "model": "scripted", "root": str(b.project),
         }  # fmt: skip
         assert await editor.leave()
 

@@ -163,7 +163,7 @@ async def test_two_editors_of_which_one_leaves_in_the_middle_of_its_reply(
         dropping = asyncio.create_task(leaving.drop())
         number = staying.begin("qmlx/ask", {"text": "R", "textDocument": {"uri": mine.file.as_uri()}})
         mine.send(mine.between(0, 4, "visage"))
-        await until(lambda: any(job.cancelled for job in b.app.registry._running))
+        await until(lambda: any(job.cancelled for job in b.app.registry.running))
         b.gate.open()
         await dropping
         assert (await staying.result(number))["text"] == "whole"

@@ -37,7 +37,7 @@ TABLE: dict[str, tuple[set[str], set[str]]] = {
     "daemon": ({"", "errors", "paths", "settings", "daemon"}, set()),
     "cli": (
         {"", "errors", "paths", "settings", "daemon", "cli", "app", "engine.mlx", "storage", "transcript"},
-        {"orjson", "rich"},
+        {"orjson", "rich", "tomlkit"},
     ),
     "app": (
         {"errors", "paths", "settings", "daemon", "engine", "engine.mlx", "lsp", "session", "storage"},

@@ -114,7 +114,7 @@ async def test_stop_records_what_runs(tmp_path: Path) -> None:
         task, _ = b.begin("Q")
         await b.gate.reached()
         stopping = asyncio.create_task(b.app.registry.stop(10))
-        await until(lambda: all(job.cancelled for job in b.app.registry._running))
+        await until(lambda: all(job.cancelled for job in b.app.registry.running))
         b.gate.open()
         await stopping
         assert (await task).finish is Finish.CANCELLED

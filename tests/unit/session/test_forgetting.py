@@ -177,7 +177,7 @@ async def test_forgetting_cancels_what_runs_in_it_and_nothing_else(tmp_path: Pat
         await b.gate.reached()
         theirs, _ = b.begin("T", root=other)
         behind, _ = b.begin("behind the one that runs")
-        await until(lambda: len(b.app.registry._running) == 3)
+        await until(lambda: len(b.app.registry.running) == 3)
         forgetting = asyncio.create_task(b.app.registry.forget(b.project))
         await until(lambda: job.cancelled and behind.done())
         late, _ = b.begin("R")  # asked while it is being forgotten
