@@ -20,6 +20,8 @@ return {
   capabilities = {
     -- Neovim 0.11 has no ghost text of its own and does not say that it takes any; the plugin shows it there.
     textDocument = { inlineCompletion = { dynamicRegistration = false } },
+    -- With these, 0.12 tells of every edit in two lines that have to be confirmed.
+    workspace = { workspaceEdit = { changeAnnotationSupport = vim.NIL } },
     -- Streams are shown here, so no documents are opened for answers.
     experimental = { qmlx = { panel = true } },
   },
@@ -33,6 +35,9 @@ return {
     end,
   },
   commands = commands,
+  on_init = function(client)
+    require('qmlx.client').quiet(client)
+  end,
   on_exit = function(code, signal, client_id)
     require('qmlx.client').exited(code, signal, client_id)
   end,

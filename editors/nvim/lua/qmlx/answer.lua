@@ -12,6 +12,8 @@ local NAME = 'qmlx://answer'
 local namespace = api.nvim_create_namespace('qmlx.answer')
 local HEADING_CHARS_MAX = 200
 
+local newest = nil ---@type qmlx.Section?
+
 ---@class qmlx.Section
 ---@field mark integer where its text grows
 ---@field note? integer what it waits for
@@ -130,13 +132,15 @@ function M.begin(title, about)
     end
     table.insert(lines, '')
     local untouched = last == 1 and api.nvim_buf_get_lines(buf, 0, 1, false)[1] == ''
-    if not untouched and api.nvim_buf_get_lines(buf, last - 1, last, false)[1] ~= '' then
+    local blank = api.nvim_buf_get_lines(buf, last - 1, last, false)[1] == ''
+    if not untouched and not (blank and (not newest or newest.ended)) then
       table.insert(lines, 1, '')
     end
     api.nvim_buf_set_lines(buf, untouched and 0 or last, -1, false, lines)
     local row = api.nvim_buf_line_count(buf) - 1
     section.mark = api.nvim_buf_set_extmark(buf, namespace, row, 0, { right_gravity = true })
   end)
+  newest = section
   return section
 end
 

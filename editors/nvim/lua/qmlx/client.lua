@@ -7,10 +7,12 @@ local NAME = 'qmlx'
 local RESTARTS_MAX = 5 -- of one server within RESTARTS_WITHIN_MS
 local RESTARTS_WITHIN_MS = 3 * 60 * 1000
 local RESTART_MS = 200 -- until the first one; doubles with each
+local REFUSED = 2 -- the exit code that trying again does not change
 local WAIT_MS = 15000 -- for a client that is about to start
 
 local restarts = {} ---@type integer[] when, by the monotonic clock
 local expected = {} ---@type table<integer, boolean> clients that end because they were asked to
+local exits = {} ---@type table<integer, integer[]> code and signal of those whose end is kept quiet
 local said_missing = false
 
 ---@param text string
@@ -209,11 +211,29 @@ local function start_again(root, buffers)
   end
 end
 
+--- Neovim tells of a client that ended by itself in a line that is longer than most windows, so that it has to be
+--- confirmed; this one is started again instead. What is wrapped is private: without it there is only that line.
+---@param client vim.lsp.Client
+function M.quiet(client)
+  local ended = client._on_exit
+  if type(ended) ~= 'function' then
+    return
+  end
+  client._on_exit = function(self, code, signal)
+    exits[self.id] = { code, signal }
+    return ended(self, code == REFUSED and code or 0, signal)
+  end
+end
+
 --- `on_exit` of the configuration.
 ---@param code integer
 ---@param signal integer
 ---@param client_id integer
 function M.exited(code, signal, client_id)
+  if exits[client_id] then
+    code, signal = exits[client_id][1], exits[client_id][2]
+    exits[client_id] = nil
+  end
   local client = vim.lsp.get_client_by_id(client_id)
   local buffers = client and vim.tbl_keys(client.attached_buffers) or {}
   local root = client and client.root_dir
@@ -224,6 +244,9 @@ function M.exited(code, signal, client_id)
     require('qmlx.status').lost(client_id)
     if vim.v.exiting ~= vim.NIL or not (asked or (code ~= 0 and signal == 0)) then
       return -- stopped by somebody
+    end
+    if code == REFUSED then
+      return M.say('the server cannot start as it is set up: see :checkhealth qmlx')
     end
     local wait = asked and RESTART_MS or delay()
     if not wait then

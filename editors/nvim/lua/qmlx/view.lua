@@ -97,8 +97,12 @@ local function turn_lines(turn)
   add('')
   add(vim.trim(turn.text or ''))
   add('')
-  local cost = type(turn.usage) == 'table' and jobs.cost(turn.usage) or ''
-  add(('*%s%s*'):format(turn.finish or '?', cost ~= '' and ': ' .. cost or ''))
+  if turn.finish == 'open' then
+    add('*running*')
+  else
+    local cost = type(turn.usage) == 'table' and ': ' .. jobs.cost(turn.usage) or ''
+    add(('*%s%s*'):format(turn.finish or '?', cost))
+  end
   add('')
   return lines
 end
