@@ -11,13 +11,23 @@ export PYTHONDONTWRITEBYTECODE :=
 # properties are searched and the killed processes waited for at length.
 QUICK := -m "not slow and not model" $(foreach folder,corpus crash engine property,--ignore tests/$(folder))
 
-.PHONY: demo test check lint format bench clean
+# Where the editors that the tests drive are kept: a gigabyte, made once.
+EDITORS ?= $(HOME)/.cache/qmlx-lsp-editors
+
+.PHONY: demo test test-editors check lint format bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/qmlx-lsp demo
 
 test: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL)
+
+# Real editors, installed by tests/editors/install.sh; what cannot be had is skipped, and counted. QMLX_PICTURES=1 renews
+# the pictures in editors/.
+test-editors: $(VENV)/tests
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-editors]'
+	PYTHON=$(BIN)/python tests/editors/install.sh '$(EDITORS)'
+	QMLX_EDITORS='$(EDITORS)' $(BIN)/python -m pytest -n 2 --dist loadfile tests/editors
 
 check: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL) $(QUICK)

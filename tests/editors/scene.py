@@ -1,0 +1,124 @@
+"""What every editor is shown: a small project, a home of its own, and a model that says what a test wants to hear."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.processes import Home, home
+
+FILES = {
+    "parser.py": '''\
+"""Sums up numbers."""
+
+
+def parse(text):
+    return [int(word) for word in text.split()]
+
+
+def total(numbers):
+    result = 0
+    for number in numbers:
+        result = result + number
+    return result
+''',
+    "lexer.py": '''\
+"""Words of a text."""
+
+
+def words(text):
+    return text.split()
+''',
+    ".qmlx.toml": '[tools.check]\ncommand = "echo 3 passed"\n',
+    ".gitignore": ".env\n",
+    ".env": "SECRET=1\n",
+}
+
+
+class Scene:
+    """``home`` has the daemon's folders; ``user`` is an empty HOME, for the editor's own settings."""
+
+    def __init__(self, made: Home) -> None:
+        self._home = made
+        self.home = made.home
+        self.root = made.project
+        self.user = made.base / "user"
+        self.user.mkdir()
+        self._script = made.base / "script.json"
+        self._rules: list[dict[str, Any]] = []
+        self.environ["QMLX_SCRIPT"] = str(self._script)
+        self._write()
+        for name, text in FILES.items():
+            (self.root / name).write_text(text, encoding="utf-8")
+        git = ["git", "-C", str(self.root), "-c", "user.name=t", "-c", "user.email=t@t"]
+        for arguments in (["init", "-q", "-b", "main"], ["add", "."], ["commit", "-q", "-m", "first"]):
+            subprocess.run([*git, *arguments], check=True, capture_output=True)
+
+    def env(self) -> dict[str, str]:
+        """What an editor is started with: ``qmlx-lsp`` on the PATH, and no settings of this machine's user."""
+        user = str(self.user)
+        return {
+            **{key: value for key, value in self._home.environ.items() if not key.startswith(("XDG_", "TMUX"))},
+            "HOME": user, "XDG_CONFIG_HOME": f"{user}/.config", "XDG_DATA_HOME": f"{user}/.local/share",
+            "XDG_STATE_HOME": f"{user}/.local/state", "XDG_CACHE_HOME": f"{user}/.cache",
+            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        }  # fmt: skip
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The daemon's: what is set here before an editor starts, it will have."""
+        return self._home.environ
+
+    def say(self, when: str, text: str, pace_ms: float = 0) -> None:
+        """A question with ``when`` in it is answered by ``text``, ``pace_ms`` for each of its bytes."""
+        self._rules.append({"when": when, "say": text, "pace_ms": pace_ms})
+        self._write()
+
+    def complete(self, line: str, pace_ms: float = 0) -> None:
+        """Where the beginning of ``line`` stands (without its indentation), the rest of it is the completion."""
+        self._rules.append({"line": line, "pace_ms": pace_ms})
+        self._write()
+
+    def _write(self) -> None:
+        made = self._script.with_suffix(".new")
+        made.write_text(json.dumps({"rules": self._rules}), encoding="utf-8")
+        made.replace(self._script)
+
+    async def cli(self, *arguments: str) -> str:
+        """What ``qmlx-lsp`` prints, run in the project."""
+        code, out, err = await self._home.run(*arguments)
+        assert code == 0, err
+        return out
+
+    async def log(self) -> list[dict[str, Any]]:
+        """The conversation: ``{entry, kind, finish, text, span}`` each."""
+        return [json.loads(line) for line in (await self.cli("log", "--json")).splitlines()]
+
+    async def replies(self) -> list[tuple[str, str]]:
+        """How every reply ended, and its text."""
+        return [(e["finish"], e["text"]) for e in await self.log() if e["kind"] == "assistant"]
+
+    @property
+    def daemon(self) -> int | None:
+        """Its pid, if it runs."""
+        return self._home.pid
+
+    async def kill_daemon(self) -> None:
+        """As a crash would."""
+        pid = self.daemon
+        assert pid is not None, "no daemon runs"
+        os.kill(pid, signal.SIGKILL)
+        await self._home.gone(pid)
+
+
+@asynccontextmanager
+async def scene() -> AsyncIterator[Scene]:
+    async with home() as made:
+        yield Scene(made)
