@@ -29,10 +29,8 @@ _numbers = itertools.count(1)
 def readme(heading: str) -> str:
     """The first block of Lua below ``heading`` in the plugin's README, with the plugin's real place."""
     text = (PLUGIN / "README.md").read_text(encoding="utf-8")
-    below = text.split(f"## {heading}\n", 1)[1]
-    found = re.search(r"```lua\n(.*?)```", below, re.DOTALL)
-    assert found, heading
-    return found[1].replace(README_FOLDER, str(PLUGIN))
+    below = text.split(f"## {heading}\n", 1)[1].split("\n## ")[0]
+    return re.findall(r"```lua\n(.*?)```", below, re.DOTALL)[0].replace(README_FOLDER, str(PLUGIN))
 
 
 STANDARD = "\n".join((readme("Install"), readme("Keys"), readme("Status line"))) if PLUGIN.exists() else ""
@@ -69,7 +67,12 @@ class Neovim:
             str(self.program), "--server", str(self.socket), "--remote-expr", f"luaeval('{quoted}')",
             env=self.env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
-        out, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+        try:
+            out, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise AssertionError(f"{expression}: no answer. The screen:\n{self.terminal.screen()}") from None
         assert process.returncode == 0, out.decode()
         return json.loads(out).get("value")
 
@@ -109,6 +112,7 @@ async def neovim(
     file: str = "parser.py",
     env: dict[str, str] | None = None,
     rows: int = 28,
+    columns: int = 100,
 ) -> AsyncIterator[Neovim]:
     """One with this ``init.lua``, in the project of the scene, with ``file`` open."""
     program = editors.path(version)
@@ -118,7 +122,7 @@ async def neovim(
         given = {**scene.env(), **(env or {})}
         argv = [str(program), "-n", "-i", "NONE", "--listen", str(socket), "-u", str(config), file]
         tmux = str(editors.path("tmux"))
-        async with Terminal(argv, env=given, cwd=scene.root, tmux=tmux, rows=rows) as terminal:
+        async with Terminal(argv, env=given, cwd=scene.root, tmux=tmux, rows=rows, columns=columns) as terminal:
             await until(socket.exists)
             yield Neovim(terminal, program, socket, given)
             await terminal.keys("Escape")

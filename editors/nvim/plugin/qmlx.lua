@@ -69,6 +69,19 @@ local function is_ours(args)
   return client ~= nil and client.name == 'qmlx'
 end
 
+-- Neovim starts nothing, and says nothing, where a server's program is missing.
+vim.api.nvim_create_autocmd('FileType', {
+  group = group,
+  desc = 'qmlx: say that the server is missing',
+  callback = function(args)
+    local is_file = vim.bo[args.buf].buftype == '' and vim.api.nvim_buf_get_name(args.buf) ~= ''
+    if is_file and vim.lsp.is_enabled and vim.lsp.is_enabled('qmlx') then
+      require('qmlx.client').check_installed()
+      return true
+    end
+  end,
+})
+
 vim.api.nvim_create_autocmd('LspAttach', {
   group = group,
   desc = 'qmlx: completions while typing',

@@ -202,10 +202,12 @@ function M.finish(section, text, highlight)
   unnote(section)
   section.ended = true
   changing(buf, function()
-    api.nvim_buf_set_extmark(buf, namespace, row, 0, {
+    -- What ends in a line break has its empty line behind it already.
+    local blank = row > 0 and api.nvim_buf_get_lines(buf, row, row + 1, false)[1] == ''
+    api.nvim_buf_set_extmark(buf, namespace, blank and row - 1 or row, 0, {
       virt_lines = { { { text, highlight or 'QmlxUsage' } } },
     })
-    if row == api.nvim_buf_line_count(buf) - 1 then
+    if not blank and row == api.nvim_buf_line_count(buf) - 1 then
       api.nvim_buf_set_lines(buf, row + 1, row + 1, false, { '' })
     end
   end)

@@ -15,10 +15,18 @@ local expected = {} ---@type table<integer, boolean> clients that end because th
 local exits = {} ---@type table<integer, integer[]> code and signal of those whose end is kept quiet
 local said_missing = false
 
+--- One line for the user. A moment later, for an error message inside a command would be an error of the command's
+--- caller, with a traceback; and behind the start, which wipes out what was said.
 ---@param text string
 ---@param level? integer
 function M.say(text, level)
-  vim.notify('qmlx: ' .. text, level or vim.log.levels.ERROR)
+  local function notify()
+    vim.notify('qmlx: ' .. text, level or vim.log.levels.ERROR)
+  end
+  if vim.v.vim_did_enter == 1 then
+    return vim.schedule(notify)
+  end
+  vim.api.nvim_create_autocmd('VimEnter', { once = true, callback = vim.schedule_wrap(notify) })
 end
 
 ---@return string # what is run, as configured
@@ -34,18 +42,19 @@ function M.is_installed()
   return (config ~= nil and type(config.cmd) == 'function') or vim.fn.executable(M.executable()) == 1
 end
 
-M.MISSING = '%s is not on the PATH: install it (pip install qmlx-lsp), or set cmd; see :help qmlx-install'
+local MISSING = '%s is not on the PATH: see :help qmlx-install'
 
+--- Say, once, that the server is missing.
 ---@param again? boolean also if it has been said before
 ---@return boolean # whether the executable is there
-local function check_installed(again)
+function M.check_installed(again)
   if M.is_installed() then
     said_missing = false
     return true
   end
   if again or not said_missing then
     said_missing = true
-    M.say(M.MISSING:format(M.executable()))
+    M.say(MISSING:format(M.executable()))
   end
   return false
 end
@@ -71,7 +80,7 @@ end
 ---@param on_dir fun(root?: string)
 function M.root_dir(bufnr, on_dir)
   local name = vim.api.nvim_buf_get_name(bufnr)
-  if name == '' or name:find('^%a[%w+.-]*://') or not check_installed() then
+  if name == '' or name:find('^%a[%w+.-]*://') or not M.check_installed() then
     return
   end
   on_dir(M.root_of(name))
@@ -109,7 +118,7 @@ function M.with(bufnr, run)
   if client then
     return run(client)
   end
-  if not check_installed(true) then
+  if not M.check_installed(true) then
     return
   end
   if not M.is_enabled() then
@@ -201,7 +210,7 @@ end
 ---@param root? string
 ---@param buffers integer[]
 local function start_again(root, buffers)
-  if vim.v.exiting ~= vim.NIL or not M.is_enabled() or not check_installed() then
+  if vim.v.exiting ~= vim.NIL or not M.is_enabled() or not M.check_installed() then
     return
   end
   for _, bufnr in ipairs(buffers) do

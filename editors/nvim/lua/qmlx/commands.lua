@@ -58,7 +58,7 @@ local function about_lines(kind, needs_text)
   return function(it)
     local at = here(it)
     if not at then
-      return clients.say('this buffer is no file of a project that the server has: open one')
+      return clients.say('this buffer is no file that the server has')
     end
     local function run(text)
       at.text = text
@@ -78,7 +78,7 @@ local function fix(it)
     if it.text then
       return about_lines('fix')(it)
     end
-    return clients.say('there is no diagnostic here: go to one, or say what is wrong: :Qmlx fix TEXT')
+    return clients.say('there is no diagnostic here; or say what is wrong: :Qmlx fix TEXT')
   end
   local function run(diagnostic)
     if not diagnostic then
@@ -86,7 +86,7 @@ local function fix(it)
     end
     local at = here(it)
     if not at then
-      return clients.say('this buffer is no file of a project that the server has: open one')
+      return clients.say('this buffer is no file that the server has')
     end
     at.text = it.text
     at.diagnostic = place.diagnostic(it.bufnr, diagnostic, it.client)
@@ -237,11 +237,11 @@ function M.run(opts)
   local name = opts.fargs[1] or 'open'
   local subcommand = SUBCOMMANDS[name]
   if not subcommand then
-    return clients.say(('there is no :Qmlx %s; there are: %s'):format(name, table.concat(M.names(), ', ')))
+    return clients.say(('there is no :Qmlx %s: see :help :Qmlx'):format(name))
   end
   local text = vim.trim((opts.args or ''):gsub('^%s*%S+', '', 1))
   if text ~= '' and not subcommand.takes then
-    return clients.say((':Qmlx %s takes nothing more; for a question: :Qmlx ask %s'):format(name, text))
+    return clients.say((':Qmlx %s takes nothing more; to ask, :Qmlx ask %s'):format(name, text))
   end
   local bufnr = api.nvim_get_current_buf()
   local it = { bufnr = bufnr, opts = opts, text = text ~= '' and text or nil }

@@ -66,11 +66,6 @@ for _, key in ipairs(KEYS) do
   M.options[key[1]][key[2]] = key[3]
 end
 
----@param text string
-local function complain(text)
-  vim.notify('qmlx: ' .. text, vim.log.levels.ERROR)
-end
-
 local function known(section, name)
   for _, key in ipairs(KEYS) do
     if key[1] == section and key[2] == name then
@@ -79,27 +74,38 @@ local function known(section, name)
   end
 end
 
---- Change defaults. Every mistake is said in one line and left out.
+---@param section string
+---@param name string
+---@param value any
+---@return string? # what is wrong with it
+local function set(section, name, value)
+  local key = known(section, name)
+  if not key then
+    return ('there is no %s.%s'):format(section, tostring(name))
+  elseif not key[4](value) then
+    return ('%s.%s must be %s'):format(section, name, key[5])
+  end
+  M.options[section][name] = value
+end
+
+--- Change defaults. What is wrong is left out, and said in one line.
 ---@param given? qmlx.Options
 function M.setup(given)
+  local wrong = {}
   if given ~= nil and type(given) ~= 'table' then
-    return complain(('setup takes a table, not a %s'):format(type(given)))
+    given, wrong = {}, { ('it takes a table, not a %s'):format(type(given)) }
   end
-  for section, values in pairs(given or {}) do
+  for section, values in vim.spairs(given or {}) do
     if not M.options[section] or type(values) ~= 'table' then
-      complain(('setup: %s is no section; there are: inline = {…}, answer = {…}'):format(tostring(section)))
+      table.insert(wrong, ('%s is no section (inline, answer)'):format(tostring(section)))
     else
-      for name, value in pairs(values) do
-        local key = known(section, name)
-        if not key then
-          complain(('setup: there is no %s.%s; see :help qmlx-options'):format(section, tostring(name)))
-        elseif not key[4](value) then
-          complain(('setup: %s.%s must be %s'):format(section, name, key[5]))
-        else
-          M.options[section][name] = value
-        end
+      for name, value in vim.spairs(values) do
+        table.insert(wrong, set(section, name, value))
       end
     end
+  end
+  if #wrong > 0 then
+    require('qmlx.client').say(('setup: %s; see :help qmlx-options'):format(table.concat(wrong, ', ')))
   end
 end
 
