@@ -20,27 +20,33 @@ local function server()
   vim.health.start('qmlx: the server')
   if not clients.is_installed() then
     vim.health.error(('`%s` is not on the PATH'):format(clients.executable()), {
-      'pip install qmlx-lsp',
+      'install it: see :help qmlx-install',
       "or say where it is: vim.lsp.config('qmlx', { cmd = { '/path/to/qmlx-lsp', '--stdio' } })",
     })
     return false
   end
   local version = call({ '--version' })
   if not version or version.code ~= 0 then
-    vim.health.error(('`%s --version` fails'):format(clients.executable()), { 'qmlx-lsp doctor' })
+    local said = version and vim.trim(version.stderr or ''):match('[^\n]*$') or 'no answer'
+    vim.health.error(('`%s --version` fails: %s'):format(clients.executable(), said), { 'install it again' })
     return false
   end
   vim.health.ok(('%s: %s'):format(vim.fn.exepath(clients.executable()), vim.trim(version.stdout)))
   local status = call({ 'daemon', 'status', '--json' })
   local ok, found = pcall(vim.json.decode, status and status.stdout or '')
-  if not status or status.code ~= 0 or not ok or type(found) ~= 'table' then
+  if status and status.code == 2 then -- as with a mistake in config.toml
+    vim.health.error(vim.trim(status.stderr))
+    return true
+  elseif not status or status.code ~= 0 or not ok or type(found) ~= 'table' then
     vim.health.info('no daemon runs; the first file that is opened starts one')
     return true
   end
   local model = type(found.model) == 'table' and found.model or { name = found.model }
   vim.health.ok(('a daemon runs: version %s, process %s'):format(found.version or '?', found.pid or '?'))
   if model.state == 'failed' then
-    vim.health.error(('model %s: %s'):format(model.name, model.message or 'failed'), { 'qmlx-lsp doctor' })
+    vim.health.error(('model %s: %s'):format(model.name, model.message or 'failed'), {
+      'choose another: qmlx-lsp model use NAME, then :Qmlx restart',
+    })
   else
     vim.health.ok(('model: %s%s'):format(model.name or '?', model.state and ', ' .. model.state or ''))
   end
