@@ -16,6 +16,7 @@ from typing import Any
 from lsprotocol import types
 
 from qmlx_lsp.errors import QmlxError
+from qmlx_lsp.lsp.assist_params import TAKES_TEXT
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import file_path, lines_from
 from qmlx_lsp.lsp.target import place, refuse_private
@@ -29,6 +30,10 @@ FIXES_MAX = 5
 """Diagnostics for which a fix is offered at most."""
 TITLE_CHARS_MAX = 80
 """Characters of somebody else's text in a title at most."""
+
+
+_ASKING = {f"qmlx.{kind.value}" for kind in TAKES_TEXT}
+"""What needs a text of the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +117,14 @@ async def _assisting(connection: Connection, params: types.CodeActionParams) -> 
         offers.append(_offer(f"Do: {what}", Kind.DO_COMMENT, "refactor.rewrite", here))
     if _automatic(params):
         return offers
-    return [
-        *offers,
+    offers += [
         _offer("Explain", Kind.EXPLAIN, "refactor.explain", here),
         _offer("Rewrite selection…" if selected else "Rewrite…", Kind.REWRITE, "refactor.rewrite", here),
         _offer("Document", Kind.DOCUMENT, "refactor.rewrite", here),
         _offer("Generate tests", Kind.TESTS, "refactor.tests", here),
         _offer("Ask…", Kind.ASK, "refactor.ask", here),
     ]
+    return [one for one in offers if connection.client.asks or one.command not in _ASKING]
 
 
 def _offer(title: str, what: Kind, kind: str, argument: dict[str, Any]) -> Offer:

@@ -14,7 +14,7 @@ from pygls.exceptions import JsonRpcException
 
 from qmlx_lsp.errors import StoreError
 from qmlx_lsp.lsp.connection import Connection
-from qmlx_lsp.workspace.mirror import path_to_uri
+from qmlx_lsp.workspace.mirror import path_to_uri, uri_to_path
 
 SHOW_S = 5.0
 """Seconds that an editor may take to show a document."""
@@ -26,6 +26,14 @@ def age(connection: Connection, root: Path) -> int:
     """How often the conversation of ``root`` has been forgotten by now."""
     answers = connection.registry.answers
     return 0 if answers is None else answers.age(root)
+
+
+def root_of_answer(connection: Connection, uri: str) -> Path | None:
+    """The root of this editor's that the document ``uri`` is an answer about; None if it is none."""
+    answers, path = connection.registry.answers, uri_to_path(uri)
+    if answers is None or path is None:
+        return None
+    return next((root for root in connection.roots if answers.holds(root, Path(path))), None)
 
 
 async def show(connection: Connection, root: Path, kind: str, text: str, since: int) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.errors import QmlxError, QuestionError
+from qmlx_lsp.lsp.answers import root_of_answer
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import cursor_from, diagnostics_from, file_path, folder_path, lines_from
 from qmlx_lsp.lsp.methods import ask_params, context_params, conversation_params
@@ -29,6 +30,8 @@ async def ask(connection: Connection, params: Any) -> dict[str, Any]:
     feed: Feed | None = None
     try:
         wanted = ask_params(params)
+        if wanted.uri is not None and (answered := root_of_answer(connection, wanted.uri)) is not None:
+            wanted = replace(wanted, uri=None, range=None, root=str(answered))
         path = None if wanted.uri is None else document_path(connection, wanted.uri)
         root = root_of(connection, wanted.root, path)
         lines, at = told_lines(connection, wanted.uri, lines_from(wanted.range), cursor_from(wanted.range))

@@ -2,7 +2,7 @@
 as Helix sends them.
 
     {textDocument? | uri?, range?, text? | instruction?, diagnostic?, root?, workDoneToken?}
-    "what is wanted", "/a/path or file URI", line, {"sel": [first, last]}
+    "what is wanted", "a path or URI", line, {"sel": [first, last]}
 
 The first of the plain ones is there for commands that take what their user wants; lines count from 1.
 """
@@ -20,7 +20,6 @@ from qmlx_lsp.lsp.methods import field, mapping, token_of
 from qmlx_lsp.workspace.diagnostics import Diagnostic
 from qmlx_lsp.workspace.instructions import Kind
 from qmlx_lsp.workspace.parts import Range
-from qmlx_lsp.workspace.uris import is_path, path_to_uri
 
 PLACE = "give {uri, range}, or a path and a line"
 TAKES_TEXT = {Kind.ASK: "what you want to know", Kind.REWRITE: "what is to be changed"}
@@ -29,10 +28,12 @@ _TEXT_MEANS = 'give {text}, or a text as the first argument, as in qmlx.%s "…"
 
 @dataclass(frozen=True, slots=True)
 class AssistParams:
-    """``lines`` are selected, ``at`` is the line of the cursor, from 1; both are None for the whole document."""
+    """``uri`` of an object, or ``place`` as a plain text names it. ``lines`` are selected, ``at`` is the line of the
+    cursor, from 1; both are None for the whole document."""
 
     text: str | None = None
     uri: str | None = None
+    place: str | None = None
     lines: Range | None = None
     at: int | None = None
     diagnostic: Diagnostic | None = None
@@ -48,7 +49,7 @@ def assist_params(kind: Kind, arguments: Sequence[Any]) -> AssistParams:
         params = _of_texts(kind, arguments)
     if kind in TAKES_TEXT and not (params.text or "").strip():
         raise QuestionError(f"Say {TAKES_TEXT[kind]}: {_TEXT_MEANS % kind.value}.")
-    if params.uri is None and kind is not Kind.ASK:
+    if params.uri is None and params.place is None and kind is not Kind.ASK:
         raise QuestionError(f"Say which lines qmlx.{kind.value} is about: {PLACE}.")
     return params
 
@@ -89,22 +90,13 @@ def _of_texts(kind: Kind, arguments: Sequence[Any]) -> AssistParams:
     if lines is not None and lines[0] == lines[1]:
         # In Helix every cursor is a selection: one line is where it stands.
         at, lines = at or lines[0], None
-    return AssistParams(text, None if place is None else _uri(place), lines, at)
+    return AssistParams(text, place=place, lines=lines, at=at)
 
 
 def _text(given: Any, what: str) -> str:
     if not isinstance(given, str):
         raise QuestionError(f"{reprlib.repr(given)} is not {what}, which must be a text.")
     return given
-
-
-def _uri(place: str) -> str:
-    """Raises QuestionError."""
-    if place.startswith("/") and is_path(place):
-        return path_to_uri(place)
-    if ":" in place and not place.startswith("/"):
-        return place
-    raise QuestionError(f"{reprlib.repr(place)} is no absolute path and no URI of a document.")
 
 
 def _line(given: Any) -> int:

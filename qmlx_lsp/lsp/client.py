@@ -20,7 +20,8 @@ NEOVIM = "neovim"
 class Client:
     """``literals``: takes code actions that are more than commands. ``versions``: takes edits with a version;
     ``creates``: files as a part of them; ``unchecked_zero``: looks at every version but 0. ``panel``: shows what is
-    streamed to it, so that no document is wanted."""
+    streamed to it, so that no document is wanted. ``asks``:
+    may ask its user for a text when an action needs one. ``silent``: writes errors of commands to its log only."""
 
     name: str = ""
     literals: bool = False
@@ -33,6 +34,8 @@ class Client:
     unchecked_zero: bool = False
     shows_documents: bool = False
     panel: bool = False
+    asks: bool = True
+    silent: bool = False
 
     @classmethod
     def of(cls, params: types.InitializeParams) -> Client:
@@ -57,6 +60,8 @@ class Client:
             refactors=bool(edit and edit.metadata_support),
             unchecked_zero=name == NEOVIM,
             shows_documents=bool(show and show.support) or name == HELIX,
+            asks=name != HELIX,
+            silent=name == HELIX,
             panel=_own(has.experimental).get("panel") is True,
         )
 

@@ -20,7 +20,7 @@ from typing import Any
 from lsprotocol import types
 
 from qmlx_lsp.errors import QmlxError, QuestionError
-from qmlx_lsp.lsp import answers, assist, tools
+from qmlx_lsp.lsp import answers, assist, status, tools
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import folder_path
 from qmlx_lsp.lsp.methods import cancel_params, forced, run_tool_params
@@ -56,7 +56,13 @@ async def execute(connection: Connection, params: types.ExecuteCommandParams) ->
             raise QuestionError(f"There is no command {params.command}; there are: {', '.join(COMMANDS)}.")
         return await command(connection, list(params.arguments or ()), params.work_done_token)
     except QmlxError as error:
+        if connection.client.silent:
+            _say(connection, str(error), types.MessageType.Error)
         raise RequestFailedError.of_error(error) from error
+
+
+def _say(connection: Connection, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
+    connection.protocol.notify(types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=kind, message=text))
 
 
 async def _new_conversation(connection: Connection, arguments: list[Any], _token: Token) -> dict[str, Any]:
@@ -93,12 +99,7 @@ async def _status(connection: Connection, _arguments: list[Any], _token: Token) 
     """The status, and a line of it for editors that show no answers of commands."""
     found = await connection.registry.status(connection.clients())
     if not connection.client.panel:
-        model, running = found["model"], found["queue"]["running"]
-        kept = sum(one["live_tokens"] for one in found["conversations"])
-        line = f"{model['name']}: {model['state']}; {kept:,} tokens in memory, {running} running"
-        connection.protocol.notify(
-            types.WINDOW_SHOW_MESSAGE, types.ShowMessageParams(type=types.MessageType.Info, message=line)
-        )
+        _say(connection, status.line(found, connection.roots))
     return found
 
 

@@ -10,7 +10,7 @@ Invariant: ``busy`` means that somebody waits; reading ahead in idle time is not
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,20 @@ def cost(usage: Usage) -> str:
     """What a turn cost, in one line."""
     restored = f" ({usage.restored:,} from disk)" if usage.restored else ""
     return f"{usage.prefilled:,} tokens read, {usage.live + usage.restored:,} kept{restored}"
+
+
+def line(found: Mapping[str, Any], roots: Sequence[Path]) -> str:
+    """The status as ``qmlx/status`` has it, in one line for an editor with these folders."""
+    here = [one for one in found["conversations"] if Path(one["root"]) in roots]
+    last = [cost(Usage(**one["usage"])) for one in here if one["usage"]]
+    running, tokens = found["queue"]["running"], sum(one["tokens"] for one in here)
+    parts = [
+        f"{found['model']['name']} is {found['model']['state']}",
+        f"{running} running" if running else "",
+        f"last turn: {last[0]}" if last else "",
+        f"{tokens:,} tokens of conversation" if tokens else "",
+    ]
+    return "; ".join(part for part in parts if part)
 
 
 def follow(connection: Connection) -> Callable[[], None]:

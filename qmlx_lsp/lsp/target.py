@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qmlx_lsp.errors import QuestionError
+from qmlx_lsp.lsp.answers import root_of_answer
 from qmlx_lsp.lsp.ask import diagnostics_of, document_path, root_of, told_lines
 from qmlx_lsp.lsp.assist_params import AssistParams
 from qmlx_lsp.lsp.connection import Connection
+from qmlx_lsp.lsp.named import named
 from qmlx_lsp.session.sight import UNSAVED, private, relative
 from qmlx_lsp.workspace.around import around, trimmed
 from qmlx_lsp.workspace.diagnostics import Diagnostic
@@ -63,8 +65,12 @@ class Target:
 
 def take(connection: Connection, kind: Kind, wanted: AssistParams) -> Target:
     """What ``wanted`` is about. Plain, for the message is being handled. Raises QuestionError."""
+    if wanted.place is not None:
+        wanted = replace(wanted, uri=named(connection, wanted.place))
     if wanted.uri is None:
         return Target(root_of(connection, wanted.root))
+    if kind is Kind.ASK and (answered := root_of_answer(connection, wanted.uri)) is not None:
+        return Target(answered)  # it goes on where the answer was; what it says is in the conversation already
     root, path, shown = place(connection, wanted.uri, wanted.root)
     document = connection.registry.mirror.copy(connection, wanted.uri)
     pointed, at = told_lines(connection, wanted.uri, wanted.lines, wanted.at)

@@ -64,6 +64,10 @@ class Answers:
             fresh.replace(file)
             return file
 
+    def holds(self, root: Path, file: Path) -> bool:
+        """Whether ``file`` is an answer about ``root``. Does not block."""
+        return file.parent == self._of(root)
+
     def forget(self, root: Path) -> None:
         """Delete all of a project's. Raises StoreError."""
         with self._lock, self._trouble(), contextlib.suppress(FileNotFoundError):

@@ -112,6 +112,10 @@ class Mirror:
         if client in self._copies.get(canonical_uri(uri), {}):
             self._use(uri)
 
+    def uris(self, client: Hashable) -> list[str]:
+        """The documents that a client has open."""
+        return [uri for uri, copies in self._copies.items() if client in copies]
+
     def copy(self, client: Hashable, uri: str) -> Document | None:
         """The text as that client has it, ``None`` if it has the document not open."""
         copy = self._copies.get(canonical_uri(uri), {}).get(client)

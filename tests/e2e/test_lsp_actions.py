@@ -93,6 +93,9 @@ async def test_every_client_gets_what_it_takes(b: Bench, client: str) -> None:
     command = {"title": "Fix: y is not used", "command": "qmlx.fix", "arguments": [argument]}
     if client.startswith("helix"):
         assert fix == command
+        assert [one["command"] for one in listed[1:]] == ["qmlx.explain", "qmlx.document", "qmlx.tests"], (
+            "it cannot ask its user for the text that the others need"
+        )
     else:
         wanted = {"title": "Fix: y is not used", "kind": "quickfix", "command": command, "diagnostics": [FOUND]}
         tags = {"tags": [1]} if client == "vscode-1.139" else {}

@@ -195,7 +195,38 @@ async def test_the_status_is_a_line_as_well(b: Bench) -> None:
     await b.session()
     found = await editor.request(COMMAND, call("qmlx.status"))
     assert found["model"]["name"] == "scripted"
-    assert told(editor) == [(INFO, "scripted: ready; 0 tokens in memory, 0 running")]
+    assert told(editor) == [(INFO, "scripted is ready")]
+    usage = (await editor.request("qmlx/ask", {"text": "Q"}))["usage"]
+    await editor.request(COMMAND, call("qmlx.status"))
+    last = f"last turn: {usage['prefilled']:,} tokens read, 0 kept; {len(b.ids()):,} tokens of conversation"
+    assert told(editor)[-1] == (INFO, f"scripted is ready; {last}")
+    assert await editor.leave()
+
+
+@pytest.mark.parametrize("style", [Style.HELIX, Style.VSCODE])
+async def test_an_editor_that_hides_errors_of_commands_is_told_in_a_line(b: Bench, style: Style) -> None:
+    editor = await editor_of(b, style)
+    wrong = [("qmlx.ask", ""), ("qmlx.explain",), ("qmlx.explain", "/etc/hostname", 1), ("qmlx.nothing",)]
+    errors = [(await editor.refused(COMMAND, call(*one)))[1] for one in wrong]
+    assert told(editor) == ([(ERROR, error) for error in errors] if style is Style.HELIX else [])
+    assert await editor.leave()
+
+
+async def test_a_question_in_an_answer_goes_on_in_its_conversation(b: Bench, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    editor = await editor_of(b, Style.HELIX, workspaceFolders=[
+        {"uri": other.as_uri(), "name": "o"}, {"uri": b.project.as_uri(), "name": "p"},
+    ])  # fmt: skip
+    await run(editor, "qmlx.ask", "Why?", str(b.project / "a.py"), 1)
+    (file,) = kept(b)
+    before = len(b.entries())
+    await run(editor, "qmlx.ask", "And then?", str(file), 3)
+    await editor.request("qmlx/ask", {"text": "At last?", "textDocument": {"uri": file.as_uri()}})
+    assert questions(b) == ["Why?", "And then?", "At last?"]
+    assert [entry.kind.value for entry in b.entries()[before:]] == ["question", "assistant"] * 2
+    assert (await editor.refused(COMMAND, call("qmlx.explain", str(file), 1)))[1].startswith(f"{file} is outside")
+    assert told(editor)
     assert await editor.leave()
 
 
@@ -230,6 +261,36 @@ async def test_every_command_by_plain_texts(b: Bench) -> None:
     assert await editor.leave()
 
 
+async def test_a_path_below_the_folder_that_the_editor_was_started_in(
+    b: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, other = b.project / "deep" / "er", tmp_path / "other"
+    for folder in (inner, other):
+        folder.mkdir(parents=True)
+        (folder / "m.py").write_text(CODE)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    roots = [{"uri": root.as_uri(), "name": root.name} for root in (b.project, other)]
+    editor = await editor_of(b, Style.HELIX, workspaceFolders=roots)
+    await run(editor, "qmlx.explain", "m.py", 1, token="elsewhere")
+    assert questions(b) == [], "the other folder has the only one"
+    editor.show(b.project / "a.py", CODE)
+    editor.show(inner / "m.py", CODE)
+    for place, shown in (
+        ("a.py", "a.py"),
+        ("~/project/a.py", "a.py"),
+        ("er/m.py", "deep/er/m.py"),
+        ("m.py", "deep/er/m.py"),
+    ):
+        await run(editor, "qmlx.explain", place, 5, token=place)
+        assert questions(b)[-1].startswith(f"Explain line 5 of {shown}.")
+    editor.show(other / "m.py", CODE)
+    assert (await editor.refused(COMMAND, call("qmlx.explain", "m.py", 5)))[1] == (
+        f"'m.py' may be {other / 'm.py'} or {inner / 'm.py'}: give an absolute path."
+    )
+    told(editor)
+    assert await editor.leave()
+
+
 async def test_what_makes_no_sense_is_one_clear_line(b: Bench) -> None:
     editor = await editor_of(b)
     uri = editor.show(b.project / "a.py", CODE)
@@ -239,7 +300,10 @@ async def test_what_makes_no_sense_is_one_clear_line(b: Bench) -> None:
         (call("qmlx.ask", ""), "Say what you want to know"),
         (call("qmlx.ask", {"text": 7}), "text is 7, but must be a text."),
         (call("qmlx.ask", 7), "7 is not what is wanted, which must be a text."),
-        (call("qmlx.ask", "q", "relative/a.py"), "'relative/a.py' is no absolute path"),
+        (call("qmlx.ask", "q", "relative/a.py"), "There is no 'relative/a.py' here: give an absolute path"),
+        (call("qmlx.ask", "q", "[scratch]"), "There is no '[scratch]' here"),
+        (call("qmlx.explain", "", 1), "There is no '' here"),
+        (call("qmlx.explain", "\x00/a.py", 1), "There is no "),
         (call("qmlx.ask", "q", file, "x"), "'x' is no line"),
         (call("qmlx.ask", "q", file, 0), "0 is no line"),
         (call("qmlx.ask", "q", file, True), "True is no line"),

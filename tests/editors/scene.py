@@ -12,7 +12,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from qmlx_lsp.daemon.socket import ask_daemon
 from tests.support.processes import Home, home
+from tests.support.waiting import until
 
 FILES = {
     "parser.py": '''\
@@ -109,6 +111,15 @@ class Scene:
     def daemon(self) -> int | None:
         """Its pid, if it runs."""
         return self._home.pid
+
+    async def ready(self, clients: int = 1) -> None:
+        """Wait until the daemon's model is ready and so many editors are connected."""
+
+        def seen() -> bool:
+            found = ask_daemon(self._home.paths, "status")
+            return found is not None and found["model"]["state"] == "ready" and found["clients"] == clients
+
+        await until(seen)
 
     async def kill_daemon(self) -> None:
         """As a crash would."""
