@@ -43,6 +43,17 @@ async def test_checkhealth_finds_nothing_wrong(version: str, editors: Editors, s
     assert re.search(r"client 1: .*project, 1 buffers, utf-8", found)
 
 
+async def test_checkhealth_says_why_the_server_does_not_start(editors: Editors, scene: Scene) -> None:
+    (scene.home / "config").mkdir(parents=True)
+    (scene.home / "config" / "config.toml").write_text("[model]\ncolour = 1\n")
+    async with neovim(editors, scene, columns=200) as nvim:
+        await nvim.shows("unknown key model.colour")
+        await nvim.keys("Enter")
+        await nvim.terminal.hides("traceback")
+        await nvim.command("Qmlx health")
+        await nvim.shows(re.compile(r"ERROR qmlx-lsp: .*config.toml: unknown key model.colour"))
+
+
 @both
 async def test_everything_has_its_help(version: str, editors: Editors, scene: Scene, tmp_path: Path) -> None:
     """``:helptags`` finds no fault, and every subcommand, map, option and function is a tag."""

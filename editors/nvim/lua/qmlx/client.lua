@@ -90,7 +90,7 @@ end
 ---@return vim.lsp.Client? # one that can be asked now
 function M.get(bufnr)
   for _, client in ipairs(vim.lsp.get_clients({ name = NAME, bufnr = bufnr })) do
-    if client.initialized and not client:is_stopped() then
+    if client.initialized and not client:is_stopped() and not expected[client.id] then
       return client
     end
   end
@@ -183,10 +183,11 @@ function M.execute(client, command, argument, bufnr, done, failed)
   return M.request(client, 'workspace/executeCommand', params, bufnr, done, failed)
 end
 
---- The next end of this client was asked for.
+--- This client is about to end because it was asked to, or is not after all.
 ---@param client_id integer
-function M.expect_exit(client_id)
-  expected[client_id] = true
+---@param is_expected boolean
+function M.expect_exit(client_id, is_expected)
+  expected[client_id] = is_expected or nil
 end
 
 --- Forget how often it ended; the user wants it.
@@ -251,11 +252,9 @@ function M.exited(code, signal, client_id)
   vim.schedule(function()
     require('qmlx.jobs').lost(client_id)
     require('qmlx.status').lost(client_id)
-    if vim.v.exiting ~= vim.NIL or not (asked or (code ~= 0 and signal == 0)) then
-      return -- stopped by somebody
-    end
-    if code == REFUSED then
-      return M.say('the server cannot start as it is set up: see :checkhealth qmlx')
+    local died = code ~= 0 and code ~= REFUSED and signal == 0
+    if vim.v.exiting ~= vim.NIL or not (asked or died) then
+      return -- stopped by somebody, or refused, and Neovim has said why
     end
     local wait = asked and RESTART_MS or delay()
     if not wait then

@@ -161,14 +161,15 @@ end
 ---@param it qmlx.Context
 local function restart(it)
   clients.forgive()
+  local id = it.client.id
   local function run(force)
-    clients.expect_exit(it.client.id)
+    clients.expect_exit(id, true)
     local argument = force and { force = true } or nil
     clients.execute(it.client, 'qmlx.restart', argument, it.bufnr, function() end, function(message)
+      clients.expect_exit(id, false)
       if force or not message:find('connected') then
-        return clients.say(message)
-      end
-      if vim.fn.confirm(message .. '\nRestart it all the same?', '&Yes\n&No', 2) == 1 then
+        clients.say(message)
+      elseif vim.fn.confirm(message .. '\nRestart it all the same?', '&Yes\n&No', 2) == 1 then
         run(true)
       end
     end)

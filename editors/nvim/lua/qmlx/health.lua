@@ -34,11 +34,13 @@ local function server()
   vim.health.ok(('%s: %s'):format(vim.fn.exepath(clients.executable()), vim.trim(version.stdout)))
   local status = call({ 'daemon', 'status', '--json' })
   local ok, found = pcall(vim.json.decode, status and status.stdout or '')
-  if status and status.code == 2 then -- as with a mistake in config.toml
-    vim.health.error(vim.trim(status.stderr))
-    return true
-  elseif not status or status.code ~= 0 or not ok or type(found) ~= 'table' then
-    vim.health.info('no daemon runs; the first file that is opened starts one')
+  if not ok or type(found) ~= 'table' or found.running == false then
+    local tried = call({ '--stdio' }) -- which starts one, and ends because nobody is there
+    if tried and tried.code == 2 then -- a mistake in config.toml, say
+      vim.health.error(vim.trim(tried.stderr or ''))
+    else
+      vim.health.info('no daemon was running: one has been started')
+    end
     return true
   end
   local model = type(found.model) == 'table' and found.model or { name = found.model }
