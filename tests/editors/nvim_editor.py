@@ -81,7 +81,7 @@ class Neovim:
         now = None
         try:
             async with asyncio.timeout(WAIT_S):
-                while (now := await self.lua(expression)) != value:
+                while (now := await self.lua(expression)) != value:  # noqa: ASYNC110
                     await asyncio.sleep(0.02)
         except TimeoutError:
             screen = self.terminal.screen()
@@ -98,9 +98,7 @@ class Neovim:
     async def attached(self) -> None:
         """Wait until the file is served, and the model is there."""
         await self.becomes("#vim.lsp.get_clients({ bufnr = 0, name = 'qmlx' }) > 0", True)
-        await self.becomes(
-            "(vim.lsp.get_clients({ bufnr = 0, name = 'qmlx' })[1] or {}).initialized or false", True
-        )
+        await self.becomes("(vim.lsp.get_clients({ bufnr = 0, name = 'qmlx' })[1] or {}).initialized or false", True)
 
 
 @asynccontextmanager

@@ -91,6 +91,15 @@ vim.api.nvim_create_autocmd('LspAttach', {
     end
   end,
 })
+vim.api.nvim_create_autocmd('BufEnter', {
+  group = group,
+  desc = 'qmlx: tell the server which file is looked at',
+  callback = function(args)
+    if #vim.lsp.get_clients({ name = 'qmlx', bufnr = args.buf }) > 0 then
+      require('qmlx.client').focus(args.buf)
+    end
+  end,
+})
 vim.api.nvim_create_autocmd('LspDetach', {
   group = group,
   desc = 'qmlx: no completions any more',

@@ -13,6 +13,7 @@ local WAIT_MS = 15000 -- for a client that is about to start
 local restarts = {} ---@type integer[] when, by the monotonic clock
 local expected = {} ---@type table<integer, boolean> clients that end because they were asked to
 local exits = {} ---@type table<integer, integer[]> code and signal of those whose end is kept quiet
+local last_asked = nil ---@type integer?
 local said_missing = false
 
 --- One line for the user. A moment later, for an error message inside a command would be an error of the command's
@@ -86,11 +87,22 @@ function M.root_dir(bufnr, on_dir)
   on_dir(M.root_of(name))
 end
 
+---@param client? vim.lsp.Client
+---@return boolean # whether it can be asked now
+local function is_ready(client)
+  return client ~= nil and client.initialized and not client:is_stopped() and not expected[client.id]
+end
+
+--- One that can be asked now: the buffer's, or without a buffer the one that was asked last.
 ---@param bufnr? integer
----@return vim.lsp.Client? # one that can be asked now
+---@return vim.lsp.Client?
 function M.get(bufnr)
+  local last = not bufnr and last_asked and vim.lsp.get_client_by_id(last_asked) or nil
+  if is_ready(last) then
+    return last
+  end
   for _, client in ipairs(vim.lsp.get_clients({ name = NAME, bufnr = bufnr })) do
-    if client.initialized and not client:is_stopped() and not expected[client.id] then
+    if is_ready(client) then
       return client
     end
   end
@@ -114,9 +126,13 @@ end
 ---@param bufnr integer
 ---@param run fun(client: vim.lsp.Client)
 function M.with(bufnr, run)
+  local function found(client)
+    last_asked = client.id
+    run(client)
+  end
   local client = M.get(bufnr) or (vim.bo[bufnr].buftype ~= '' and M.get())
   if client then
-    return run(client)
+    return found(client)
   end
   if not M.check_installed(true) then
     return
@@ -131,9 +147,9 @@ function M.with(bufnr, run)
   end
   local waited = 0
   local function look()
-    local found = M.get(bufnr) or M.get()
-    if found then
-      return run(found)
+    local ready = M.get(bufnr) or M.get()
+    if ready then
+      return found(ready)
     end
     waited = waited + 50
     if waited >= WAIT_MS then
@@ -142,6 +158,15 @@ function M.with(bufnr, run)
     vim.defer_fn(look, 50)
   end
   look()
+end
+
+--- The buffer is looked at: the server reads ahead what its user is likely to ask about.
+---@param bufnr integer
+function M.focus(bufnr)
+  local client = M.get(bufnr)
+  if client then
+    client:notify('qmlx/didFocus', { textDocument = { uri = vim.uri_from_bufnr(bufnr) } })
+  end
 end
 
 --- Send a request; an error is one line.
@@ -258,12 +283,7 @@ function M.exited(code, signal, client_id)
     end
     local wait = asked and RESTART_MS or delay()
     if not wait then
-      return M.say(
-        ('the server ended %d times in %d minutes: see :checkhealth qmlx, then :Qmlx restart'):format(
-          RESTARTS_MAX + 1,
-          RESTARTS_WITHIN_MS / 60000
-        )
-      )
+      return M.say('the server keeps ending: see :checkhealth qmlx, then :Qmlx restart')
     end
     vim.defer_fn(function()
       start_again(root, buffers)
