@@ -42,7 +42,7 @@ class Neovim:
     """A running one."""
 
     terminal: Terminal
-    program: Path
+    asker: Path
     socket: Path
     env: dict[str, str]
 
@@ -64,7 +64,7 @@ class Neovim:
         """The value of a Lua expression in it."""
         quoted = f"vim.json.encode({{ value = {expression} }})".replace("'", "''")
         process = await asyncio.create_subprocess_exec(
-            str(self.program), "--server", str(self.socket), "--remote-expr", f"luaeval('{quoted}')",
+            str(self.asker), "--server", str(self.socket), "--remote-expr", f"luaeval('{quoted}')",
             env=self.env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
         )  # fmt: skip
         try:
@@ -122,7 +122,9 @@ async def neovim(
         tmux = str(editors.path("tmux"))
         async with Terminal(argv, env=given, cwd=scene.root, tmux=tmux, rows=rows, columns=columns) as terminal:
             await until(socket.exists)
-            yield Neovim(terminal, program, socket, given)
+            # Any of them can ask any other; that of 0.11 may begin with an interpreter.
+            newest = program.parent / VERSIONS[0]
+            yield Neovim(terminal, newest if newest.exists() else program, socket, given)
             await terminal.keys("Escape")
             await terminal.type(":qall!")
             await terminal.keys("Enter")
