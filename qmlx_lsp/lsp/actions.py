@@ -23,6 +23,7 @@ from qmlx_lsp.lsp.target import place, refuse_private
 from qmlx_lsp.lsp.tools import RUN_TOOL
 from qmlx_lsp.session.registry import root_for
 from qmlx_lsp.workspace.instructions import Kind
+from qmlx_lsp.workspace.positions import Encoding, column
 from qmlx_lsp.workspace.tool_output import one_line
 from qmlx_lsp.workspace.wishes import wishes
 
@@ -101,6 +102,8 @@ async def _assisting(connection: Connection, params: types.CodeActionParams) -> 
     if document is None or not document.synced:
         return []
     span = connection.protocol._converter.unstructure(params.range)
+    if connection.client.block_cursor and _one_character(document.lines, params.range, connection.encoding):
+        span["end"] = span["start"]
     selected = lines_from(span)
     line = params.range.start.line + 1
     said = wishes(document.lines, selected or (line, line))
@@ -125,6 +128,16 @@ async def _assisting(connection: Connection, params: types.CodeActionParams) -> 
         _offer("Ask…", Kind.ASK, "refactor.ask", here),
     ]
     return [one for one in offers if connection.client.asks or one.command not in _ASKING]
+
+
+def _one_character(rows: Sequence[str], span: types.Range, encoding: Encoding) -> bool:
+    """Whether ``span`` holds one character at most, which may be the end of a line."""
+    start, end = span.start, span.end
+    row = rows[start.line] if start.line < len(rows) else ""
+    first = column(row, start.character, encoding)
+    if start.line == end.line:
+        return column(row, end.character, encoding) <= first + 1
+    return (end.line, end.character) == (start.line + 1, 0) and first >= len(row.rstrip("\r\n"))
 
 
 def _offer(title: str, what: Kind, kind: str, argument: dict[str, Any]) -> Offer:

@@ -21,7 +21,8 @@ class Client:
     """``literals``: takes code actions that are more than commands. ``versions``: takes edits with a version;
     ``creates``: files as a part of them; ``unchecked_zero``: looks at every version but 0. ``panel``: shows what is
     streamed to it, so that no document is wanted. ``asks``:
-    may ask its user for a text when an action needs one. ``silent``: writes errors of commands to its log only."""
+    may ask its user for a text when an action needs one. ``block_cursor``: a range of one character is where its
+    cursor stands. ``silent``: writes errors of commands to its log only."""
 
     name: str = ""
     literals: bool = False
@@ -35,6 +36,7 @@ class Client:
     shows_documents: bool = False
     panel: bool = False
     asks: bool = True
+    block_cursor: bool = False
     silent: bool = False
 
     @classmethod
@@ -61,6 +63,7 @@ class Client:
             unchecked_zero=name == NEOVIM,
             shows_documents=bool(show and show.support) or name == HELIX,
             asks=name != HELIX,
+            block_cursor=name == HELIX,
             silent=name == HELIX,
             panel=_own(has.experimental).get("panel") is True,
         )

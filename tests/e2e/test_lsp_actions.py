@@ -107,6 +107,26 @@ async def test_every_client_gets_what_it_takes(b: Bench, client: str) -> None:
     assert await editor.leave()
 
 
+@pytest.mark.parametrize("client", ["helix-25.01", "helix-25.07", "neovim-0.12"])
+async def test_one_character_is_where_the_cursor_of_helix_stands(b: Bench, client: str) -> None:
+    editor = await editor_of(b, client)
+    uri = editor.show(b.project / "wide.py", "é = '😋'\r\nz\n")
+    place = lambda line, character: {"line": line, "character": character}  # noqa: E731
+    # In UTF-8, which Helix and Neovim speak: é has two units, the face four.
+    for (start, end), is_cursor in {
+        ((0, 0), (0, 2)): True, ((0, 0), (0, 3)): False, ((0, 6), (0, 10)): True, ((0, 11), (1, 0)): True,
+        ((0, 10), (1, 0)): False, ((0, 0), (1, 0)): False, ((1, 0), (1, 1)): True, ((1, 1), (2, 0)): True,
+        ((2, 0), (2, 0)): True,
+    }.items():  # fmt: skip
+        span_of = {"start": place(*start), "end": place(*end)}
+        explain = next(one for one in await actions(editor, uri, span_of) if one["title"] == "Explain")
+        command = explain if client.startswith("helix") else explain["command"]
+        (argument,) = command["arguments"]
+        wanted = {**span_of, "end": span_of["start"]} if is_cursor and client.startswith("helix") else span_of
+        assert argument["range"] == wanted, (start, end)
+    assert await editor.leave()
+
+
 async def test_a_client_that_says_nothing_gets_commands(b: Bench) -> None:
     editor = await editor_of(b, capabilities={})
     listed = await actions(editor, (b.project / "a.py").as_uri(), span(5, 5))

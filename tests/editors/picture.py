@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 
+from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
-from rich.text import Text
 
 # Fonts of the viewer's own: nothing is fetched when somebody looks at a picture.
 FORMAT = """\
@@ -56,8 +56,9 @@ def svg(screen: Screen, title: str) -> str:
     console = Console(
         record=True, width=screen.columns, file=io.StringIO(), force_terminal=True, legacy_windows=False
     )
+    decoder = AnsiDecoder()  # one, for colours go on from line to line
     for row, line in enumerate(screen.lines):
-        text = Text.from_ansi(line, no_wrap=True, end="\n")
+        text = decoder.decode_line(line)
         if screen.cursor is not None and screen.cursor[1] == row:
             column = screen.cursor[0]
             text.pad_right(max(0, column + 1 - len(text)))

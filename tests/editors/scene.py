@@ -51,8 +51,10 @@ class Scene:
         self._home = made
         self.home = made.home
         self.root = made.project
-        self.user = made.base / "user"
-        self.user.mkdir()
+        self.user = made.base  # as a home is: the project lies in it
+        self._bin = made.base / "bin"
+        self._bin.mkdir()
+        (self._bin / "qmlx-lsp").symlink_to(Path(sys.executable).with_name("qmlx-lsp"))
         self._script = made.base / "script.json"
         self._rules: list[dict[str, Any]] = []
         self.environ["QMLX_SCRIPT"] = str(self._script)
@@ -65,12 +67,13 @@ class Scene:
 
     def env(self) -> dict[str, str]:
         """What an editor is started with: ``qmlx-lsp`` on the PATH, and no settings of this machine's user."""
-        user = str(self.user)
+        user, ours = str(self.user), str(Path(sys.executable).parent)  # where a linter may be, which has actions too
+        path = [str(self._bin), *(one for one in os.environ["PATH"].split(os.pathsep) if one != ours)]
         return {
             **{key: value for key, value in self._home.environ.items() if not key.startswith(("XDG_", "TMUX"))},
             "HOME": user, "XDG_CONFIG_HOME": f"{user}/.config", "XDG_DATA_HOME": f"{user}/.local/share",
             "XDG_STATE_HOME": f"{user}/.local/state", "XDG_CACHE_HOME": f"{user}/.cache",
-            "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+            "PATH": os.pathsep.join(path),
         }  # fmt: skip
 
     @property

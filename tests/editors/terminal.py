@@ -103,7 +103,7 @@ class Terminal:
 
     def picture(self, path: Path, title: str) -> None:
         """Write what is on the screen now as SVG."""
-        lines = self._run("capture-pane", "-p", "-e").split("\n")[: self._size[1]]
+        lines = self._run("capture-pane", "-p", "-e", "-N").split("\n")[: self._size[1]]
         column, row, shown = self._run("display-message", "-p", "#{cursor_x} #{cursor_y} #{cursor_flag}").split()
         cursor = (int(column), int(row)) if shown == "1" else None
         path.parent.mkdir(parents=True, exist_ok=True)
