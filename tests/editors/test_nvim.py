@@ -242,8 +242,20 @@ async def test_commands_fix_test_and_run(version: str, editors: Editors, scene: 
         await nvim.command("Qmlx fix")
         await ended(nvim)
         assert "Fix: number is unused" in await nvim.answers()
-        await nvim.command("8Qmlx tests")
+        # Several: its user is asked which.
+        other = diagnostic.replace("lnum = 9", "lnum = 8").replace("is unused", "is odd")
+        await nvim.lua(f"vim.diagnostic.set(vim.api.nvim_create_namespace('t'), 0, {{ {diagnostic}, {other} }}) or 0")
+        await nvim.command("9,10Qmlx fix")
+        await nvim.shows("1: 10: number is unused")
+        await nvim.shows("2: 9: number is odd")
+        await nvim.keys("Enter")
+        await nvim.command("edit .env")
+        await nvim.command("Qmlx explain")
+        await nvim.shows(re.compile("qmlx: .env is private"))
         await ended(nvim, 2)
+        await nvim.command("edit! parser.py")
+        await nvim.command("8Qmlx tests")
+        await ended(nvim, 3)
         await nvim.becomes("vim.fn.expand('%:t')", "test_parser.py")
         assert "def test_total():" in await nvim.lines()
         await nvim.command("edit! parser.py")
@@ -252,7 +264,7 @@ async def test_commands_fix_test_and_run(version: str, editors: Editors, scene: 
         await nvim.shows(":Qmlx tool check")
         await nvim.keys("Enter")
         await nvim.shows("3 passed")
-        await ended(nvim, 3)
+        await ended(nvim, 4)
 
 
 @both

@@ -56,7 +56,7 @@ async def test_checkhealth_says_why_the_server_does_not_start(editors: Editors, 
 
 @both
 async def test_everything_has_its_help(version: str, editors: Editors, scene: Scene, tmp_path: Path) -> None:
-    """``:helptags`` finds no fault, and every subcommand, map, option and function is a tag."""
+    """``:helptags`` finds no fault, its tags come along, and every subcommand, map, option and function is one."""
     copy = tmp_path / "nvim"
     shutil.copytree(PLUGIN, copy)
     out = await headless(
@@ -69,6 +69,9 @@ async def test_everything_has_its_help(version: str, editors: Editors, scene: Sc
         "-c", "qall!",
     )  # fmt: skip
     assert not re.search(r"E\d+:", out), out
+    assert (copy / "doc" / "tags").read_text() == (PLUGIN / "doc" / "tags").read_text(), (
+        "run :helptags editors/nvim/doc"
+    )
     tags = {line.split("\t")[0] for line in (copy / "doc" / "tags").read_text().splitlines()}
     first, *rest = out.strip().split("\n")
     assert len(first.split()) > 10, out
@@ -147,6 +150,9 @@ async def test_not_enabled_and_no_file(version: str, editors: Editors, scene: Sc
         await nvim.command("Qmlx ask hello")
         await nvim.shows("Hello to you.")
         assert await nvim.lua("vim.lsp.get_clients({ name = 'qmlx' })[1].root_dir") == str(scene.root)
+        await nvim.command("help")
+        await nvim.becomes("vim.bo.buftype", "help")
+        assert await nvim.lua("#vim.lsp.get_clients({ bufnr = 0 })") == 0, "no part of any project"
 
 
 @both
@@ -184,6 +190,13 @@ def test_the_linter_has_nothing_to_say(editors: Editors) -> None:
         [editors.path("luacheck"), "--no-color", "."], cwd=PLUGIN, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout
+
+
+@both
+def test_what_is_left_of_a_suggestion(version: str, editors: Editors) -> None:
+    script = Path(__file__).with_name("nvim_suggestion.lua")
+    done = subprocess.run([editors.path(version), "-l", script, PLUGIN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.slow

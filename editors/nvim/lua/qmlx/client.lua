@@ -81,8 +81,9 @@ end
 ---@param on_dir fun(root?: string)
 function M.root_dir(bufnr, on_dir)
   local name = vim.api.nvim_buf_get_name(bufnr)
-  if name == '' or name:find('^%a[%w+.-]*://') or not M.check_installed() then
-    return
+  local is_file = name ~= '' and vim.bo[bufnr].buftype == '' and not name:find('^%a[%w+.-]*://')
+  if not is_file or not M.check_installed() then
+    return -- help is a file as well, for Neovim 0.12
   end
   on_dir(M.root_of(name))
 end
