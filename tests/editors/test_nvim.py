@@ -38,7 +38,7 @@ async def ended(nvim: Neovim, times: int = 1) -> None:
 async def test_an_answer_grows_while_the_user_goes_on(
     version: str, editors: Editors, scene: Scene, pictures: Pictures
 ) -> None:
-    scene.say("what does total do?", ANSWER, pace_ms=12)
+    scene.say("what does total do?", ANSWER, pace_ms=20)
     scene.say("hello", "Hello.")
     async with neovim(editors, scene, version) as nvim:
         await nvim.attached()
@@ -242,6 +242,8 @@ async def test_commands_fix_test_and_run(version: str, editors: Editors, scene: 
         await nvim.command("Qmlx fix")
         await ended(nvim)
         assert "Fix: number is unused" in await nvim.answers()
+        await nvim.type("u")
+        await nvim.becomes("vim.api.nvim_buf_line_count(0)", 12)
         # Several: its user is asked which.
         other = diagnostic.replace("lnum = 9", "lnum = 8").replace("is unused", "is odd")
         await nvim.lua(f"vim.diagnostic.set(vim.api.nvim_create_namespace('t'), 0, {{ {diagnostic}, {other} }}) or 0")
