@@ -60,7 +60,7 @@ def _verb(given: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     import argparse
 
-    from qmlx_lsp.cli import ask, cache, context, daemon, demo, log, model, status
+    from qmlx_lsp.cli import ask, cache, context, daemon, demo, doctor, log, model, status
 
     parser = argparse.ArgumentParser(
         prog="qmlx-lsp",
@@ -70,6 +70,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--stdio", action="store_true", help="serve an editor over stdin and stdout (the default)")
     parser.add_argument("--no-daemon", action="store_true", help="serve an editor in this process, without a daemon")
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND")
-    for verb in (ask, log, context, status, daemon, model, cache, demo):
+    for verb in (ask, log, context, status, daemon, model, cache, doctor, demo):
         verb.add(verbs)
     return parser
