@@ -1,0 +1,223 @@
+"""Setting the Neovim plugin up, and doing without: installed in three ways, its help, its health, what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.editors.conftest import Editors
+from tests.editors.nvim_editor import PLUGIN, STANDARD, VERSIONS, neovim, readme
+from tests.editors.scene import Scene
+
+both = pytest.mark.parametrize("version", VERSIONS)
+ENABLE = "vim.lsp.enable('qmlx')\n"
+
+
+async def headless(program: Path, scene: Scene, *arguments: str) -> str:
+    """What a Neovim without a screen prints."""
+    process = await asyncio.create_subprocess_exec(
+        str(program), "--headless", "-n", "-i", "NONE", *arguments, cwd=scene.root, env=scene.env(),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await asyncio.wait_for(process.communicate(), 30)
+    return out.decode().replace("\r", "")
+
+
+@both
+async def test_checkhealth_finds_nothing_wrong(version: str, editors: Editors, scene: Scene) -> None:
+    async with neovim(editors, scene, version, rows=60) as nvim:
+        await nvim.attached()
+        await nvim.command("Qmlx health")
+        await nvim.shows("qmlx: completions while typing")
+        found = "\n".join(await nvim.lines())
+    assert "ERROR" not in found
+    assert "WARNING" not in found
+    assert re.search(r"OK .*qmlx-lsp: qmlx-lsp \d", found)
+    assert "model: scripted" in found
+    assert re.search(r"client 1: .*project, 1 buffers, utf-8", found)
+
+
+async def test_checkhealth_says_why_the_server_does_not_start(editors: Editors, scene: Scene) -> None:
+    (scene.home / "config").mkdir(parents=True)
+    (scene.home / "config" / "config.toml").write_text("[model]\ncolour = 1\n")
+    async with neovim(editors, scene, columns=200) as nvim:
+        await nvim.shows("unknown key model.colour")
+        await nvim.keys("Enter")
+        await nvim.terminal.hides("traceback")
+        await nvim.command("Qmlx health")
+        await nvim.shows(re.compile(r"ERROR qmlx-lsp: .*config.toml: unknown key model.colour"))
+
+
+@both
+async def test_everything_has_its_help(version: str, editors: Editors, scene: Scene, tmp_path: Path) -> None:
+    """``:helptags`` finds no fault, its tags come along, and every subcommand, map, option and function is one."""
+    copy = tmp_path / "nvim"
+    shutil.copytree(PLUGIN, copy)
+    out = await headless(
+        editors.path(version), scene, "-u", "NONE", "--cmd", f"set rtp+={copy}", "-c", f"helptags {copy}/doc",
+        "-c", "runtime plugin/qmlx.lua",
+        "-c", "lua io.write(table.concat(require('qmlx.commands').names(), ' '), '\\n')",
+        "-c", "lua for name in pairs(require('qmlx')) do io.write('fn:', name, '\\n') end",
+        "-c", "lua for _, m in ipairs({ 'n', 'i', 'x' }) do for _, map in ipairs(vim.api.nvim_get_keymap(m)) do"
+        " if map.lhs:find('qmlx') then io.write('map:', map.lhs, '\\n') end end end",
+        "-c", "qall!",
+    )  # fmt: skip
+    assert not re.search(r"E\d+:", out), out
+    assert (copy / "doc" / "tags").read_text() == (PLUGIN / "doc" / "tags").read_text(), (
+        "run :helptags editors/nvim/doc"
+    )
+    tags = {line.split("\t")[0] for line in (copy / "doc" / "tags").read_text().splitlines()}
+    first, *rest = out.strip().split("\n")
+    assert len(first.split()) > 10, out
+    wanted = {f":Qmlx-{name}" for name in first.split()}
+    wanted |= {f"qmlx.{line[3:]}()" for line in rest if line.startswith("fn:")}
+    wanted |= {line[4:] for line in rest if line.startswith("map:")}
+    options = re.findall(r"^  \{?\s*'(\w+)',\s*'(\w+)',", _one_line_keys(), re.MULTILINE)
+    assert len(options) == 6
+    wanted |= {f"qmlx.{section}.{name}" for section, name in options}
+    wanted |= set(re.findall(r"Qmlx[A-Z]\w+(?= = )", (PLUGIN / "lua/qmlx/config.lua").read_text()))
+    assert wanted - tags == set()
+
+
+def _one_line_keys() -> str:
+    """The table of options, with each of its rows on one line."""
+    text = (PLUGIN / "lua/qmlx/config.lua").read_text(encoding="utf-8")
+    table = text.split("local KEYS = {\n")[1].split("\n}\n")[0]
+    return re.sub(r"\{\n\s+('\w+',)\n\s+('\w+',)\n", r"{ \1 \2\n", table)
+
+
+@both
+async def test_as_a_package_that_neovim_finds_by_itself(version: str, editors: Editors, scene: Scene) -> None:
+    start = scene.user / ".local/share/nvim/site/pack/qmlx/start"
+    start.mkdir(parents=True)
+    (start / "qmlx").symlink_to(PLUGIN)
+    async with neovim(editors, scene, version, init=ENABLE) as nvim:
+        await nvim.attached()
+        scene.say("hello", "Hello to you.")
+        await nvim.command("Qmlx ask hello")
+        await nvim.shows("Hello to you.")
+
+
+@both
+async def test_a_missing_server_is_one_clear_line(version: str, editors: Editors, scene: Scene) -> None:
+    without = {"PATH": "/usr/bin:/bin"}
+    async with neovim(editors, scene, version, env=without) as nvim:
+        await nvim.shows("qmlx: qmlx-lsp is not on the PATH")
+        await nvim.command("edit lexer.py")
+        await nvim.command("Qmlx ask anything")
+        await nvim.shows("qmlx: qmlx-lsp is not on the PATH")
+        messages = await nvim.lua("vim.fn.execute('messages')")
+        assert str(messages).count("not on the PATH") == 2, "once by itself, once when it was wanted"
+        assert "stack traceback" not in messages
+        await nvim.command("checkhealth qmlx")
+        await nvim.shows("`qmlx-lsp` is not on the PATH")
+
+
+@both
+async def test_mistakes_are_one_line(version: str, editors: Editors, scene: Scene) -> None:
+    wrong = "require('qmlx').setup({ answer = { size = 7 }, colour = {}, inline = { speed = 1 } })"
+    async with neovim(editors, scene, version, columns=240) as nvim:
+        await nvim.attached()
+        await nvim.lua(f"{wrong} or 0")
+        first = "answer.size must be a share from 0.1 to 0.9, colour is no section (inline, answer)"
+        for typed, line in (
+            ("", f"qmlx: setup: {first}, there is no inline.speed; see :help qmlx-options"),
+            ("sing", "qmlx: there is no :Qmlx sing: see :help :Qmlx"),
+            ("status now", "qmlx: :Qmlx status takes nothing more; to ask, :Qmlx ask now"),
+            ("cancel", "qmlx: nothing runs"),
+            ("fix", "qmlx: there is no diagnostic here"),
+        ):
+            if typed:
+                await nvim.lua(f"vim.cmd([[Qmlx {typed}]]) or 0")
+            await nvim.becomes(f"vim.fn.execute('messages'):find([==[{line}]==], 1, true) ~= nil", True)
+        messages = await nvim.lua("vim.fn.execute('messages')")
+        assert "traceback" not in str(messages)
+
+
+@both
+async def test_not_enabled_and_no_file(version: str, editors: Editors, scene: Scene) -> None:
+    scene.say("hello", "Hello to you.")
+    async with neovim(editors, scene, version, init=STANDARD.replace(ENABLE, "")) as nvim:
+        await nvim.command("Qmlx ask hello")
+        await nvim.shows("qmlx: it is not enabled: add vim.lsp.enable('qmlx')")
+    async with neovim(editors, scene, version, file="") as nvim:
+        await nvim.command("Qmlx ask hello")
+        await nvim.shows("Hello to you.")
+        assert await nvim.lua("vim.lsp.get_clients({ name = 'qmlx' })[1].root_dir") == str(scene.root)
+        await nvim.command("help")
+        await nvim.becomes("vim.bo.buftype", "help")
+        assert await nvim.lua("#vim.lsp.get_clients({ bufnr = 0 })") == 0, "no part of any project"
+
+
+@both
+async def test_without_the_plugin(version: str, editors: Editors, scene: Scene) -> None:
+    """The README's lines alone: code actions, answers as documents, completions."""
+    scene.say("Say what the code is for", "It adds numbers up.")
+    scene.complete("def mean(numbers): return total(numbers) / len(numbers)")
+    init = readme("Without the plugin")
+    async with neovim(editors, scene, version, init=init) as nvim:
+        await nvim.attached()
+        await nvim.type("Go")
+        await nvim.keys("Enter")
+        await nvim.type("def me")
+        if version == "nvim":
+            await nvim.shows("def mean(numbers): return total(numbers)")
+            await nvim.keys("Tab")
+            await nvim.becomes(
+                "vim.api.nvim_get_current_line()", "def mean(numbers): return total(numbers) / len(numbers)"
+            )
+        else:
+            await nvim.keys("C-x", "C-o")
+            await nvim.becomes("vim.api.nvim_get_current_line()", "def mean(numbers):")
+        await nvim.keys("Escape")
+        await nvim.command("8")
+        await nvim.type("gra")
+        screen = await nvim.shows(re.compile(r"\d+: Explain"))
+        await nvim.type(re.search(r"(\d+): Explain", screen)[1])  # type: ignore[index]
+        await nvim.keys("Enter")
+        await nvim.shows("# Explanation of lines 8-12 of parser.py")
+        await nvim.shows("0001-explain.md")
+
+
+def test_the_linter_has_nothing_to_say(editors: Editors) -> None:
+    done = subprocess.run(
+        [editors.path("luacheck"), "--no-color", "."], cwd=PLUGIN, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@both
+def test_what_is_left_of_a_suggestion(version: str, editors: Editors) -> None:
+    script = Path(__file__).with_name("nvim_suggestion.lua")
+    done = subprocess.run([editors.path(version), "-l", script, PLUGIN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.model
+async def test_a_real_model_answers_and_completes(editors: Editors, scene: Scene) -> None:
+    models = os.environ.get("QMLX_TEST_MODELS")
+    if not models:
+        pytest.skip("QMLX_TEST_MODELS names no folder with the embedded model")
+    (scene.home / "cache").mkdir(parents=True)
+    (scene.home / "cache" / "models").symlink_to(models)
+    del scene.environ["QMLX_SCRIPT"]
+    scene.environ.update(QMLX_MODEL="embedded", QMLX_MAX_TOKENS="24")
+    async with neovim(editors, scene) as nvim:
+        await nvim.attached()
+        await nvim.command("Qmlx ask What does total do?")
+        await nvim.shows(re.compile(r"\d+ tokens read, \d+ kept, \d+ written"), 100)
+        await nvim.type("Go")
+        await nvim.keys("Enter")
+        await nvim.type("def parse_lines(te")
+        await nvim.becomes("require('qmlx').accept()", True)
+        await nvim.becomes("vim.api.nvim_get_current_line():find('^def parse_lines%(te.') ~= nil", True)
+    ((finish, text),) = await scene.replies()
+    assert finish in ("complete", "length")
+    assert text.strip()
