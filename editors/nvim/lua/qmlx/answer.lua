@@ -13,12 +13,19 @@ local namespace = api.nvim_create_namespace('qmlx.answer')
 local HEADING_CHARS_MAX = 200
 
 local newest = nil ---@type qmlx.Section?
+local marks = 0 -- given out so far: a buffer that was wiped out counts its own anew, and a mark would be another's
 
 ---@class qmlx.Section
 ---@field mark integer where its text grows
 ---@field note? integer what it waits for
 ---@field empty boolean nothing has come yet
 ---@field ended boolean
+
+---@return integer # of a mark, in any of the buffers that this becomes
+local function next_mark()
+  marks = marks + 1
+  return marks
+end
 
 ---@param buf integer
 local function keys(buf)
@@ -138,7 +145,7 @@ function M.begin(title, about)
     end
     api.nvim_buf_set_lines(buf, untouched and 0 or last, -1, false, lines)
     local row = api.nvim_buf_line_count(buf) - 1
-    section.mark = api.nvim_buf_set_extmark(buf, namespace, row, 0, { right_gravity = true })
+    section.mark = api.nvim_buf_set_extmark(buf, namespace, row, 0, { id = next_mark(), right_gravity = true })
   end)
   newest = section
   return section
@@ -184,7 +191,7 @@ function M.note(section, text)
     return
   end
   section.note = api.nvim_buf_set_extmark(buf, namespace, row, 0, {
-    id = section.note,
+    id = section.note or next_mark(),
     virt_text = { { text .. ' …', 'QmlxNote' } },
     virt_text_pos = 'overlay',
   })
@@ -205,6 +212,7 @@ function M.finish(section, text, highlight)
     -- What ends in a line break has its empty line behind it already.
     local blank = row > 0 and api.nvim_buf_get_lines(buf, row, row + 1, false)[1] == ''
     api.nvim_buf_set_extmark(buf, namespace, blank and row - 1 or row, 0, {
+      id = next_mark(),
       virt_lines = { { { text, highlight or 'QmlxUsage' } } },
     })
     if not blank and row == api.nvim_buf_line_count(buf) - 1 then
