@@ -36,9 +36,9 @@ return {
   },
   commands = commands,
   on_init = function(client)
-    require('qmlx.client').quiet(client)
+    require('qmlx.ended').quiet(client)
   end,
   on_exit = function(code, signal, client_id)
-    require('qmlx.client').exited(code, signal, client_id)
+    require('qmlx.ended').exited(code, signal, client_id)
   end,
 }
