@@ -275,6 +275,7 @@ async def test_commands_fix_test_and_run(version: str, editors: Editors, scene: 
 async def test_cancelled_by_its_key_and_asked_again(version: str, editors: Editors, scene: Scene) -> None:
     scene.say("count slowly", LONG, pace_ms=40)
     scene.say("and now?", "Done.")
+    scene.say("Document", FIXED, pace_ms=40)
     async with neovim(editors, scene, version) as nvim:
         await nvim.attached()
         await nvim.command("Qmlx ask count slowly")
@@ -292,7 +293,18 @@ async def test_cancelled_by_its_key_and_asked_again(version: str, editors: Edito
         await nvim.command("Qmlx ask and now?")
         await nvim.shows("Done.")
         await ended(nvim, 2)
-    (first, partial), second = await scene.replies()
+        # An edit that is cancelled, or whose daemon dies, opens nothing; the latter would go unseen.
+        await nvim.command("only")
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: answering")
+        await nvim.command("Qmlx cancel")
+        await ended(nvim, 3)
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: answering")
+        await scene.kill_daemon()
+        await nvim.shows("qmlx: Document: the server ended, and nothing was changed")
+        assert await nvim.lua("#vim.api.nvim_list_wins()") == 1
+    (first, partial), second, *_edits = await scene.replies()
     assert first == "cancelled"
     assert partial
     assert LONG.startswith(partial)

@@ -143,6 +143,25 @@ async def test_mistakes_are_one_line(version: str, editors: Editors, scene: Scen
 
 
 @both
+async def test_what_fails_is_read_as_a_whole_and_needs_no_key(version: str, editors: Editors, scene: Scene) -> None:
+    """More than a line holds: a hint is said, and below the question all of it stands."""
+    scene.environ["QMLX_MODEL"] = "/no/such/model"
+    async with neovim(editors, scene, version) as nvim:
+        await nvim.attached()
+        for asked in ("Qmlx ask hello", "8Qmlx document"):
+            await nvim.command(asked)
+            await nvim.becomes("require('qmlx.jobs').count() == 0 and vim.fn.bufnr('qmlx://answer') > 0", True)
+            await nvim.shows(re.compile(r"There is no model '/no/such/model'[^\n…]*\n[^\n]*or QMLX_MODEL\)\."))
+            await nvim.shows(re.compile(r"^qmlx: .*There is no model .*…", re.MULTILINE))
+            assert "Press ENTER" not in nvim.terminal.screen()
+            await nvim.command("bwipeout qmlx://answer")
+        await nvim.becomes("#require('qmlx').status() < 80 and require('qmlx').status():find('error') ~= nil", True)
+        await nvim.command("set nomodifiable")
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: this buffer cannot be changed")
+
+
+@both
 async def test_settings_hold_from_when_they_are_made(version: str, editors: Editors, scene: Scene) -> None:
     """The README's lines, and a change of mind while a file is open."""
     scene.complete("mean = total(numbers) / len(numbers)")

@@ -30,6 +30,10 @@ return {
     ['qmlx/stream'] = function(_, params, ctx)
       require('qmlx.jobs').stream(ctx.client_id, params)
     end,
+    ['window/showMessage'] = function(_, params)
+      require('qmlx.jobs').message(params)
+      return vim.NIL
+    end,
     ['qmlx/didChangeStatus'] = function(_, params, ctx)
       require('qmlx.status').changed(ctx.client_id, params)
     end,

@@ -4,6 +4,7 @@
 local M = {}
 
 local NAME = 'qmlx'
+local BESIDE_MESSAGE = 20 -- cells of the last line that a hint leaves to "qmlx: ", 'showcmd' and 'ruler'
 local WAIT_MS = 15000 -- for a client that is about to start
 local LOOK_MS = 50 -- between two looks whether it has
 
@@ -23,6 +24,16 @@ function M.say(text, level)
     return vim.schedule(notify)
   end
   vim.api.nvim_create_autocmd('VimEnter', { once = true, callback = vim.schedule_wrap(notify) })
+end
+
+--- As `say`, but cut to what one line holds, for what stands in the answers as a whole: a longer message would have to
+--- be confirmed.
+---@param text string
+---@param level? integer
+function M.hint(text, level)
+  local room = math.max(1, vim.o.columns - BESIDE_MESSAGE)
+  local cut = vim.fn.strdisplaywidth(text) > room
+  M.say(cut and vim.fn.strcharpart(text, 0, room - 1) .. '…' or text, level)
 end
 
 ---@return string # what is run, as configured
@@ -124,7 +135,8 @@ end
 function M.start(root, bufnr)
   local config = vim.deepcopy(vim.lsp.config[NAME])
   config.root_dir = root
-  return vim.lsp.start(config, { bufnr = bufnr, attach = bufnr ~= nil, reuse_client = config.reuse_client, silent = true })
+  local reuse = config.reuse_client
+  return vim.lsp.start(config, { bufnr = bufnr, attach = bufnr ~= nil, reuse_client = reuse, silent = true })
 end
 
 --- The client that is to serve a buffer, which may only begin: the file's, or one for the working directory.
@@ -147,8 +159,8 @@ local function starting(bufnr)
 end
 
 --- Call `run` with a client, as soon as there is one: the buffer's; for answers, help and the like the one that was
---- asked last; for a buffer without a name the working directory's. Never another project's, only because that is ready
---- first. What stands in the way is said in one line.
+--- asked last; for a buffer without a name the working directory's. Never another project's, only because that is
+--- ready first. What stands in the way is said in one line.
 ---@param bufnr integer
 ---@param run fun(client: vim.lsp.Client)
 function M.with(bufnr, run)
@@ -198,6 +210,20 @@ function M.focus(bufnr)
   end
 end
 
+--- Neovim 0.12 has a value for JSON's null, which is true; here it is nothing, as in 0.11.
+---@param value any
+---@return any
+local function without_null(value)
+  if type(value) == 'table' then
+    for key, one in pairs(value) do
+      value[key] = without_null(one)
+    end
+  end
+  if value ~= vim.NIL then
+    return value
+  end
+end
+
 --- Send a request; an error is one line.
 ---@param client vim.lsp.Client
 ---@param method string
@@ -214,7 +240,7 @@ function M.request(client, method, params, bufnr, done, failed)
     if err then
       fail((tostring(err.message):gsub('%s+', ' ')))
     else
-      done(result)
+      done(without_null(result))
     end
   end, bufnr)
   if not ok or not id then
