@@ -155,7 +155,9 @@ async def run_daemon(paths: Paths, settings: Settings) -> None:
     warm_up()
     listener = Listener(
         paths,
-        lambda reader, writer, line: serve(app.registry, reader, writer, lambda: listener.clients, line),
+        lambda reader, writer, line, folder: serve(
+            app.registry, reader, writer, lambda: listener.clients, line, folder
+        ),
         app.registry.status,
         lambda: app.registry.busy,
         settings.daemon.idle_minutes,

@@ -30,8 +30,9 @@ logger = logging.getLogger(__name__)
 GREETING_S = 10.0
 IDLE_CHECKS = 20  # looks at the clock per idle period
 
-# Serves one LSP connection to its end: reader, writer, first header line if it was read already.
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[bool]]
+# Serves one LSP connection to its end: reader, writer, first header line if it was read already, and the folder that
+# the editor was started in if that is known.
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes, str | None], Awaitable[bool]]
 STREAM_LIMIT_BYTES = 1 << 20
 
 
@@ -115,7 +116,7 @@ class Listener:
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = await asyncio.wait_for(reader.readline(), GREETING_S)
         if not line.startswith(b"{"):  # plain LSP from the first byte on
-            await self._serve_client(reader, writer, line)
+            await self._serve_client(reader, writer, line, None)
             return
         greeting = json.loads(line)
         if not isinstance(greeting, dict):
@@ -131,12 +132,15 @@ class Listener:
         if op == "stop":
             self.stop()
         elif op == "lsp" and answer["ok"]:
-            await self._serve_client(reader, writer, b"")
+            folder = greeting.get("cwd")
+            await self._serve_client(reader, writer, b"", folder if isinstance(folder, str) else None)
 
-    async def _serve_client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: bytes) -> None:
+    async def _serve_client(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: bytes, folder: str | None
+    ) -> None:
         self.clients += 1
         try:
-            await self._serve(reader, writer, line)
+            await self._serve(reader, writer, line, folder)
         finally:
             self.clients -= 1
             self._last_client = time.monotonic()

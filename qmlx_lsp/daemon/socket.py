@@ -45,7 +45,7 @@ def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | Non
     try:
         link.settimeout(CONNECT_S)
         link.connect(str(paths.socket))
-        link.sendall(json.dumps({"op": op, "version": __version__}).encode() + b"\n")
+        link.sendall(json.dumps({"op": op, "version": __version__, "cwd": _folder()}).encode() + b"\n")
         greeting = _read_greeting(link)
         link.settimeout(None)
     except (FileNotFoundError, NotADirectoryError, PermissionError, ConnectionError):
@@ -57,6 +57,14 @@ def connect(paths: Paths, op: str) -> tuple[socket.socket, dict[str, Any]] | Non
             f"The daemon at {paths.socket} does not answer ({error}): stop it with `qmlx-lsp daemon stop --force`."
         ) from error
     return link, greeting
+
+
+def _folder() -> str | None:
+    """The one that the editor was started in, as it starts us."""
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None  # it has been removed
 
 
 def _read_greeting(link: socket.socket) -> dict[str, Any]:

@@ -83,22 +83,25 @@ def _place(target: Target) -> str:
 async def assist(connection: Connection, kind: Kind, about: About, token: str | int | None) -> dict[str, Any]:
     """Begin the job. Raises QmlxError: nothing runs."""
     target, asked, own_token = about
-    if target.path is not None:
-        await connection.registry.project(target.root).configured()  # the editor may say that it is private
-        await refuse_private(connection, target.root, target.path, target.shown)
-    running = jobs.prepare(connection, kind.value, own_token if token is None else token)
-    running.job.on_text, running.job.on_progress = running.feed.text, running.feed.progress
+    with jobs.prepared(connection, kind.value, own_token if token is None else token) as running:
+        if target.path is not None:
+            await connection.registry.project(target.root).configured()  # the editor may say that it is private
+            await refuse_private(connection, target.root, target.path, target.shown)
+        running.job.on_text, running.job.on_progress = running.feed.text, running.feed.progress
+        if target.uri:
+            connection.registry.mirror.touch(connection, target.uri)
+        turn = asyncio.create_task(connection.registry.ask(target.root, _ask(kind, target, asked), running.job))
+        return jobs.begin(connection, running, turn, partial(_end, connection, running, kind, target))
+
+
+def _ask(kind: Kind, target: Target, asked: str) -> Ask:
     # The lines stand in the question itself, unless only the conversation has them.
     told = kind is Kind.ASK or target.document is None
     at = target.at if told or target.cell else target.lines[0]
-    ask = Ask(
+    return Ask(
         asked, target.path, target.pointed if told else None, None, at, target.found,
         source=block(target.code, target.language) if kind in EDITING and target.code else "",
     )  # fmt: skip
-    if target.uri:
-        connection.registry.mirror.touch(connection, target.uri)
-    turn = asyncio.create_task(connection.registry.ask(target.root, ask, running.job))
-    return jobs.begin(connection, running, turn, partial(_end, connection, running, kind, target))
 
 
 async def _end(connection: Connection, running: Running, kind: Kind, target: Target, answer: Answer) -> Ending:

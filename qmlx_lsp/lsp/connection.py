@@ -69,6 +69,7 @@ class Connection:
         self.capabilities: types.ClientCapabilities | None = None
         self.client = Client()
         self.process_id: int | None = None
+        self.folder: str | None = None  # that the editor was started in
         self.trusted = True
         self.exclude: list[str] = []
         self.checked = Checked()

@@ -8,7 +8,8 @@ Invariant: a connection's jobs end with it; nothing is said then, for nobody wou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -42,17 +43,24 @@ class Ending:
     loud: bool = False
 
 
-def prepare(connection: Connection, name: str, token: str | int | None) -> Running:
-    """A job for the request that is handled now; nothing is sent yet. ``token`` is the editor's for its progress."""
+@contextmanager
+def prepared(connection: Connection, name: str, token: str | int | None) -> Iterator[Running]:
+    """A job for the request that is handled now: it can be cancelled from here on, whatever is looked at before it
+    begins, and is none if that raises. Nothing is sent yet. ``token`` is the editor's for its progress."""
     job_id = connection.job_id
-    return Running(name, Job(), job_id, Feed(connection.protocol, job_id, token, None), token)
+    running = Running(name, Job(), job_id, Feed(connection.protocol, job_id, token, None), token)
+    connection.own(running.job, job_id, token)
+    try:
+        yield running
+    except BaseException:
+        connection.disown(running.job)
+        raise
 
 
 def begin(
     connection: Connection, running: Running, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
 ) -> dict[str, Any]:
     """The answer to the command; ``task`` is seen through in the background, and then ``end`` of its outcome."""
-    connection.own(running.job, running.job_id, running.token)
     running.feed.say(f"{running.name}: running")
     connection.run(_follow(connection, running, task, end))
     return {"jobId": running.job_id}

@@ -1,10 +1,11 @@
 """The document that a plain text names, in a command that its user has typed or bound to a key.
 
-An absolute path, a URI, a path below ``~``, or one below the folder in which the editor was started, which nobody
-tells us (`%{buffer_name}` of Helix): then it is the document of that name that this editor shows, or else the file of
-that name in one of its folders.
+An absolute path, a URI, a path below ``~``, or one below the folder in which the editor works (`%{buffer_name}` of
+Helix): then it is the document of that name that this editor shows, or else the file of that name in one of its
+folders. Of several it is the one below the folder in which the editor was started, where its user has most likely
+stayed.
 
-Invariant: no name is guessed: where two documents bear it, it is refused.
+Invariant: no name is guessed: where two documents bear it and neither is that one, it is refused.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ def named(connection: Connection, place: str) -> str:
     if ":" in place and not place.startswith("/"):
         return place
     found = _shown(connection, place) or _in_folders(connection, place)
+    if len(found) > 1 and connection.folder is not None:
+        below = os.path.normpath(os.path.join(connection.folder, place))  # noqa: PTH118 - `..` stays text
+        found = [below] if below in found else found
     if len(found) == 1:
         return path_to_uri(found[0])
     shown = reprlib.repr(place)

@@ -127,14 +127,20 @@ def _arriving(connection: Connection, method: str, params: Any) -> None:
 
 
 async def serve(
-    registry: Registry, reader: Reader, writer: Any, clients: Callable[[], int], first_line: bytes = b""
+    registry: Registry,
+    reader: Reader,
+    writer: Any,
+    clients: Callable[[], int],
+    first_line: bytes = b"",
+    folder: str | None = None,
 ) -> bool:
     """Serve one connection until it ends; True if it ended well: by ``exit`` after ``shutdown``, or because the
     editor closed its end between two messages.
 
-    ``writer`` has ``write(bytes)`` and ``close()``.
+    ``writer`` has ``write(bytes)`` and ``close()``; the editor was started in ``folder``.
     """
     server, connection = build(registry, clients)
+    connection.folder = folder
     protocol = server.protocol
     assert isinstance(protocol, QmlxProtocol)
     ended = asyncio.Event()

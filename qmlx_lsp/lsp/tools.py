@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +48,14 @@ async def run_tool(connection: Connection, wanted: RunToolParams, token: str | i
         )
     root = _root(connection, wanted)
     tools = connection.registry.tools
-    tool = chosen(await tools.offered(root), wanted.name, str(root))
-    running = jobs.prepare(connection, tool.name, token if token is not None else wanted.work_done_token)
-    feed = running.feed
-    watch = Watch(feed.show, lambda line: feed.say(one_line(f"{tool.name}: {line}", LINE_CHARS_MAX)))
-    task = tools.begin(root, tool, running.job, watch)
-    return jobs.begin(connection, running, task, lambda outcome: _end(connection, running, root, outcome))
+    token = token if token is not None else wanted.work_done_token
+    with jobs.prepared(connection, wanted.name or "tool", token) as prepared:
+        tool = chosen(await tools.offered(root), wanted.name, str(root))
+        running = replace(prepared, name=tool.name)
+        feed = running.feed
+        watch = Watch(feed.show, lambda line: feed.say(one_line(f"{tool.name}: {line}", LINE_CHARS_MAX)))
+        task = tools.begin(root, tool, running.job, watch)
+        return jobs.begin(connection, running, task, lambda outcome: _end(connection, running, root, outcome))
 
 
 def _root(connection: Connection, wanted: RunToolParams) -> Path:

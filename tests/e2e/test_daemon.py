@@ -44,6 +44,16 @@ async def test_daemon_starts_on_demand_and_serves_two_editors(h: Home) -> None:
     assert h.pid is None
 
 
+async def test_the_daemon_knows_the_folder_that_the_editor_was_started_in(h: Home) -> None:
+    editor = await h.connect(client="helix-25.07")
+    for name in ("x.py", "deep/x.py"):
+        item = {"uri": (h.project / name).as_uri(), "languageId": "python", "version": 0, "text": "x = 1\n"}
+        editor.notify("textDocument/didOpen", {"textDocument": item})
+    await editor.request("workspace/executeCommand", {"command": "qmlx.explain", "arguments": ["x.py", 1]})
+    editor.hang_up()
+    assert await editor.ended() == 0
+
+
 @pytest.mark.slow
 async def test_connectors_end_with_their_editor(h: Home) -> None:
     starting = Editor(await h.start("--stdio"))

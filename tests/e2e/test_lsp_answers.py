@@ -291,6 +291,21 @@ async def test_a_path_below_the_folder_that_the_editor_was_started_in(
     assert await editor.leave()
 
 
+async def test_of_two_files_of_one_name_it_is_that_below_the_folder_of_the_editor(b: Bench) -> None:
+    """Every package has its `__init__.py`, and Helix names the outer one by nothing else."""
+    outer, inner = b.project / "__init__.py", b.project / "deep" / "__init__.py"
+    inner.parent.mkdir()
+    editor = Applying(b.app, Style.HELIX, folder=str(b.project))
+    await editor.begin_as(b.project)
+    for file in (outer, inner):
+        file.write_text(CODE)
+        editor.show(file, CODE)
+    for place, shown in (("__init__.py", "__init__.py"), ("deep/__init__.py", "deep/__init__.py")):
+        await run(editor, "qmlx.explain", place, 5, token=place)
+        assert questions(b)[-1].startswith(f"Explain line 5 of {shown}.")
+    assert await editor.leave()
+
+
 async def test_what_makes_no_sense_is_one_clear_line(b: Bench) -> None:
     editor = await editor_of(b)
     uri = editor.show(b.project / "a.py", CODE)

@@ -239,6 +239,22 @@ async def test_cancel_ends_a_question_too(tmp_path: Path) -> None:
         assert await editor.leave()
 
 
+async def test_a_command_can_be_cancelled_before_it_is_acknowledged(b: Bench) -> None:
+    """Both are sent at once, as by a hasty user or a script."""
+    (b.project / "a.py").write_text("x = 1\n")
+    editor = await editor_of(b)
+    asked = editor.begin(COMMAND, call("qmlx.explain", {"uri": (b.project / "a.py").as_uri(), "workDoneToken": "e"}))
+    tool = editor.begin(COMMAND, call(RUN, "hang", workDoneToken="t"))
+    assert await editor.request(COMMAND, call(CANCEL)) == {"cancelled": [str(asked), str(tool)]}
+    assert (await progress(editor, "e", "end"))["message"] == "explain: cancelled"
+    assert (await progress(editor, "t", "end"))["message"] == "hang: cancelled, nothing told"
+    # One that is refused is none.
+    await editor.refused(COMMAND, call("qmlx.explain", {"uri": (b.project / ".env").as_uri()}))
+    await editor.refused(COMMAND, call(RUN, "no such tool"))
+    assert await editor.request(COMMAND, call(CANCEL)) == {"cancelled": []}
+    assert await editor.leave()
+
+
 async def test_what_cannot_be_started_is_a_message(b: Bench) -> None:
     editor = await editor_of(b)
     await editor.request(COMMAND, call(RUN, "missing", workDoneToken="mine"))

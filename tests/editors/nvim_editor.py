@@ -42,9 +42,7 @@ class Neovim:
     """A running one."""
 
     terminal: Terminal
-    asker: Path
-    socket: Path
-    env: dict[str, str]
+    asker: asyncio.subprocess.Process
 
     async def type(self, text: str) -> None:
         await self.terminal.type(text)
@@ -62,19 +60,16 @@ class Neovim:
 
     async def lua(self, expression: str) -> Any:
         """The value of a Lua expression in it."""
-        quoted = f"vim.json.encode({{ value = {expression} }})".replace("'", "''")
-        process = await asyncio.create_subprocess_exec(
-            str(self.asker), "--server", str(self.socket), "--remote-expr", f"luaeval('{quoted}')",
-            env=self.env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-        )  # fmt: skip
+        assert self.asker.stdin is not None
+        assert self.asker.stdout is not None
+        self.asker.stdin.write(f"{json.dumps(expression)}\n".encode())
         try:
-            out, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
+            line = await asyncio.wait_for(self.asker.stdout.readline(), WAIT_S)
         except TimeoutError:
-            process.kill()
-            await process.wait()
             raise AssertionError(f"{expression}: no answer. The screen:\n{self.terminal.screen()}") from None
-        assert process.returncode == 0, out.decode()
-        return json.loads(out).get("value")
+        answer = json.loads(line)
+        assert "failed" not in answer, answer
+        return answer.get("value")
 
     async def becomes(self, expression: str, value: Any) -> None:
         """Wait until the Lua expression has this value."""
@@ -122,9 +117,20 @@ async def neovim(
         tmux = str(editors.path("tmux"))
         async with Terminal(argv, env=given, cwd=scene.root, tmux=tmux, rows=rows, columns=columns) as terminal:
             await until(socket.exists)
-            # Any of them can ask any other; that of 0.11 may begin with an interpreter.
-            newest = program.parent / VERSIONS[0]
-            yield Neovim(terminal, newest if newest.exists() else program, socket, given)
-            await terminal.keys("Escape")
-            await terminal.type(":qall!")
-            await terminal.keys("Enter")
+            async with _asker(program, socket) as asker:
+                yield Neovim(terminal, asker)
+                await terminal.keys("Escape")
+                await terminal.type(":qall!")
+                await terminal.keys("Enter")
+
+
+@asynccontextmanager
+async def _asker(program: Path, socket: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """One for all questions of a test: a program for each takes longer than what it asks for."""
+    pipe, script = asyncio.subprocess.PIPE, Path(__file__).with_name("nvim_asker.lua")
+    asker = await asyncio.create_subprocess_exec(program, "-l", script, socket, stdin=pipe, stdout=pipe)
+    try:
+        yield asker
+    finally:
+        asker.kill()
+        await asker.wait()

@@ -132,6 +132,7 @@ async def test_ghost_text_goes_with_its_place(version: str, editors: Editors, sc
     scene.complete("mean = total(numbers) / len(numbers)")
     async with neovim(editors, scene, version) as nvim:
         await nvim.attached()
+        await nvim.command("setlocal undolevels=77")
         await nvim.type("Go")
         await nvim.type("mean = ")
         await nvim.shows("mean = total(numbers) / len")
@@ -152,6 +153,7 @@ async def test_ghost_text_goes_with_its_place(version: str, editors: Editors, sc
         await nvim.keys("Escape")
         await nvim.type("u")
         await nvim.becomes("vim.api.nvim_get_current_line()", "mean = # at once")
+        assert await nvim.lua("vim.bo.undolevels") == 77, "the buffer's own setting stays"
 
 
 @both
@@ -273,6 +275,7 @@ async def test_commands_fix_test_and_run(version: str, editors: Editors, scene: 
 async def test_cancelled_by_its_key_and_asked_again(version: str, editors: Editors, scene: Scene) -> None:
     scene.say("count slowly", LONG, pace_ms=40)
     scene.say("and now?", "Done.")
+    scene.say("Document", FIXED, pace_ms=40)
     async with neovim(editors, scene, version) as nvim:
         await nvim.attached()
         await nvim.command("Qmlx ask count slowly")
@@ -290,7 +293,18 @@ async def test_cancelled_by_its_key_and_asked_again(version: str, editors: Edito
         await nvim.command("Qmlx ask and now?")
         await nvim.shows("Done.")
         await ended(nvim, 2)
-    (first, partial), second = await scene.replies()
+        # An edit that is cancelled, or whose daemon dies, opens nothing; the latter would go unseen.
+        await nvim.command("only")
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: answering")
+        await nvim.command("Qmlx cancel")
+        await ended(nvim, 3)
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: answering")
+        await scene.kill_daemon()
+        await nvim.shows("qmlx: Document: the server ended, and nothing was changed")
+        assert await nvim.lua("#vim.api.nvim_list_wins()") == 1
+    (first, partial), second, *_edits = await scene.replies()
     assert first == "cancelled"
     assert partial
     assert LONG.startswith(partial)
@@ -304,9 +318,9 @@ async def test_a_server_that_keeps_ending_is_left_alone(version: str, editors: E
     async with neovim(editors, scene, version) as nvim:
         await nvim.attached()
         for _ in range(5):
-            await nvim.lua("require('qmlx.client').exited(1, 0, 99) or 0")
+            await nvim.lua("require('qmlx.ended').exited(1, 0, 99) or 0")
         assert "keeps ending" not in await nvim.lua("vim.fn.execute('messages')")
-        await nvim.lua("require('qmlx.client').exited(1, 0, 99) or 0")
+        await nvim.lua("require('qmlx.ended').exited(1, 0, 99) or 0")
         await nvim.shows("qmlx: the server keeps ending: see :checkhealth qmlx, then :Qmlx restart")
 
 
@@ -330,6 +344,42 @@ async def test_answers_survive_what_is_done_to_their_buffer(version: str, editor
         assert "Error" not in messages
         assert "traceback" not in messages
     assert [finish for finish, _ in await scene.replies()] == ["complete"] * 4
+
+
+@both
+async def test_text_never_goes_into_another_section(version: str, editors: Editors, scene: Scene) -> None:
+    """The answers are wiped out, and the next question is asked, while the first one is still answered."""
+    scene.say("count slowly", LONG, pace_ms=15)
+    scene.say("hello", "Hello.")
+    async with neovim(editors, scene, version) as nvim:
+        await nvim.attached()
+        await nvim.command("Qmlx ask count slowly")
+        await nvim.shows("one two")
+        await nvim.command("bwipeout! qmlx://answer")
+        await nvim.command("Qmlx ask hello")
+        await ended(nvim)
+        assert await nvim.answers() == "## hello\n\n*parser.py:1*\n\nHello.\n"
+    assert await scene.replies() == [("complete", LONG), ("complete", "Hello.")]
+
+
+async def test_all_folders_come_back_when_the_daemon_dies(editors: Editors, scene: Scene) -> None:
+    """Five starts are what each of them has; they are not for all together."""
+    folders = [scene.user / f"project{number}" for number in range(6)]
+    async with neovim(editors, scene) as nvim:
+        await nvim.attached()
+        for folder in folders:
+            (folder / ".git").mkdir(parents=True)
+            await nvim.command(f"edit {folder}/x.py")
+            await nvim.attached()
+        roots = "vim.tbl_map(function(one) return one.root_dir end, vim.lsp.get_clients({ name = 'qmlx' }))"
+        wanted = sorted(map(str, [scene.root, *folders]))
+        first = await nvim.lua("vim.iter(vim.lsp.get_clients()):map(function(c) return c.id end):totable()")
+        assert sorted(await nvim.lua(roots)) == wanted
+        await scene.kill_daemon()
+        alive = f"vim.iter(vim.lsp.get_clients()):filter(function(c) return c.id > {max(first)} end):totable()"
+        await nvim.becomes(f"#{alive}", len(wanted))
+        assert sorted(await nvim.lua(roots)) == wanted
+        assert "keeps ending" not in await nvim.lua("vim.fn.execute('messages')")
 
 
 @both

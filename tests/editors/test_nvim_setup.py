@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import shutil
@@ -14,6 +15,7 @@ import pytest
 from tests.editors.conftest import Editors
 from tests.editors.nvim_editor import PLUGIN, STANDARD, VERSIONS, neovim, readme
 from tests.editors.scene import Scene
+from tests.editors.test_nvim import ended
 
 both = pytest.mark.parametrize("version", VERSIONS)
 ENABLE = "vim.lsp.enable('qmlx')\n"
@@ -138,6 +140,73 @@ async def test_mistakes_are_one_line(version: str, editors: Editors, scene: Scen
             await nvim.becomes(f"vim.fn.execute('messages'):find([==[{line}]==], 1, true) ~= nil", True)
         messages = await nvim.lua("vim.fn.execute('messages')")
         assert "traceback" not in str(messages)
+
+
+@both
+async def test_what_fails_is_read_as_a_whole_and_needs_no_key(version: str, editors: Editors, scene: Scene) -> None:
+    """More than a line holds: a hint is said, and below the question all of it stands."""
+    scene.environ["QMLX_MODEL"] = "/no/such/model"
+    async with neovim(editors, scene, version) as nvim:
+        await nvim.attached()
+        for asked in ("Qmlx ask hello", "8Qmlx document"):
+            await nvim.command(asked)
+            await nvim.becomes("require('qmlx.jobs').count() == 0 and vim.fn.bufnr('qmlx://answer') > 0", True)
+            await nvim.shows(re.compile(r"There is no model '/no/such/model'[^\n…]*\n[^\n]*or QMLX_MODEL\)\."))
+            await nvim.shows(re.compile(r"^qmlx: .*There is no model .*…", re.MULTILINE))
+            assert "Press ENTER" not in nvim.terminal.screen()
+            await nvim.command("bwipeout qmlx://answer")
+        await nvim.becomes("#require('qmlx').status() < 80 and require('qmlx').status():find('error') ~= nil", True)
+        await nvim.command("set nomodifiable")
+        await nvim.command("8Qmlx document")
+        await nvim.shows("qmlx: this buffer cannot be changed")
+
+
+@both
+async def test_settings_hold_from_when_they_are_made(version: str, editors: Editors, scene: Scene) -> None:
+    """The README's lines, and a change of mind while a file is open."""
+    scene.complete("mean = total(numbers) / len(numbers)")
+    async with neovim(editors, scene, version, init=f"{STANDARD}\n{readme('Settings')}") as nvim:
+        await nvim.attached()
+        await nvim.lua("require('qmlx').setup({ inline = { enabled = false } }) or 0")
+        await nvim.type("Gomean = ")
+        await nvim.becomes("vim.api.nvim_get_current_line()", "mean = ")
+        enabled = "vim.lsp.inline_completion and vim.lsp.inline_completion.is_enabled({ bufnr = 0 }) or false"
+        assert await nvim.lua(enabled) is False
+        assert await nvim.lua("#vim.api.nvim_get_autocmds({ buffer = 0, event = 'CursorMovedI' })") <= 1
+        assert await nvim.lua("require('qmlx').accept()") in (False, None)
+        await nvim.lua("require('qmlx').setup({ inline = { enabled = true } }) or 0")
+        await nvim.keys("BSpace")
+        await nvim.shows("mean = total(numbers) / len(numbers)")
+        assert "rror" not in await nvim.lua("vim.fn.execute('messages')")
+
+
+@both
+async def test_every_question_goes_to_its_own_project(version: str, editors: Editors, scene: Scene) -> None:
+    """Asked at once, when only another project's client is ready; and from a buffer without a name."""
+    scene.say("hello", "Hello.")
+    other = scene.user / "other größe"
+    (other / ".git").mkdir(parents=True)
+    (other / "x.py").write_text("x = 1\n")
+    async with neovim(editors, scene, version) as nvim:
+        await nvim.attached()
+        await nvim.command("Qmlx ask hello from the first")
+        await nvim.shows("Hello.")
+        await nvim.lua(f"(function() vim.cmd.edit([[{other}/x.py]]) vim.cmd('Qmlx ask hello x') return 1 end)()")
+        await nvim.shows("other größe/x.py:1*")
+        await nvim.becomes("require('qmlx.jobs').count()", 0)
+        await nvim.lua(
+            f"(function() vim.cmd.cd([[{other}]]) vim.cmd.enew() vim.cmd('Qmlx ask hello y') return 1 end)()"
+        )
+        await ended(nvim, 3)
+        await nvim.lua(
+            f"(function() vim.cmd.cd([[{scene.user}]]) vim.cmd.enew() vim.cmd('Qmlx ask z') return 1 end)()"
+        )
+        await nvim.shows("qmlx: there is no project here: open a file of one, or :cd to it")
+    assert [e["text"].split("\n")[-1] for e in await scene.log() if e["kind"] == "question"] == [
+        "hello from the first"
+    ]
+    there = [json.loads(line) for line in (await scene.cli("log", "--json", "--root", str(other))).splitlines()]
+    assert [e["text"] for e in there if e["kind"] == "assistant"] == ["Hello.", "Hello."]
 
 
 @both

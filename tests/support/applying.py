@@ -37,8 +37,10 @@ class Applying(InMemory):
     """``buffers`` holds version and text by URI; ``edits`` every edit that came. ``before_edit`` is called as soon as
     one comes: what it types is not known to the server when it sent it."""
 
-    def __init__(self, app: App, style: Style = Style.VSCODE, encoding: str | None = None) -> None:
-        super().__init__(app)
+    def __init__(
+        self, app: App, style: Style = Style.VSCODE, encoding: str | None = None, folder: str | None = None
+    ) -> None:
+        super().__init__(app, folder=folder)
         self.style = style
         self.encoding = encoding or ENCODING.get(style, "utf-16")
         self.buffers: dict[str, tuple[int, str]] = {}

@@ -174,10 +174,10 @@ def edit(line: int, start: int, end: int, text: str) -> Message:
 class InMemory(FakeEditor):
     """In front of ``serve`` in this process. ``ended`` is serve's own verdict once it has returned."""
 
-    def __init__(self, app: App, *, answers: bool = True) -> None:
+    def __init__(self, app: App, *, answers: bool = True, folder: str | None = None) -> None:
         self.reader = asyncio.StreamReader(limit=1 << 20)
         super().__init__(self.reader.feed_data, answers=answers)
-        self.serving = asyncio.ensure_future(serve(app.registry, self.reader, self, lambda: 1))
+        self.serving = asyncio.ensure_future(serve(app.registry, self.reader, self, lambda: 1, folder=folder))
 
     def write(self, data: bytes) -> None:
         self.received(data)

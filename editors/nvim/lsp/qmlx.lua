@@ -30,15 +30,19 @@ return {
     ['qmlx/stream'] = function(_, params, ctx)
       require('qmlx.jobs').stream(ctx.client_id, params)
     end,
+    ['window/showMessage'] = function(_, params)
+      require('qmlx.jobs').message(params)
+      return vim.NIL
+    end,
     ['qmlx/didChangeStatus'] = function(_, params, ctx)
       require('qmlx.status').changed(ctx.client_id, params)
     end,
   },
   commands = commands,
   on_init = function(client)
-    require('qmlx.client').quiet(client)
+    require('qmlx.ended').quiet(client)
   end,
   on_exit = function(code, signal, client_id)
-    require('qmlx.client').exited(code, signal, client_id)
+    require('qmlx.ended').exited(code, signal, client_id)
   end,
 }

@@ -11,14 +11,22 @@ local M = {}
 local NAME = 'qmlx://answer'
 local namespace = api.nvim_create_namespace('qmlx.answer')
 local HEADING_CHARS_MAX = 200
+local WIDTH_MIN = 20 -- cells, to which what is said below an answer is broken at least
 
 local newest = nil ---@type qmlx.Section?
+local marks = 0 -- given out so far: a buffer that was wiped out counts its own anew, and a mark would be another's
 
 ---@class qmlx.Section
 ---@field mark integer where its text grows
 ---@field note? integer what it waits for
 ---@field empty boolean nothing has come yet
 ---@field ended boolean
+
+---@return integer # of a mark, in any of the buffers that this becomes
+local function next_mark()
+  marks = marks + 1
+  return marks
+end
 
 ---@param buf integer
 local function keys(buf)
@@ -72,9 +80,13 @@ function M.show(buf, enter)
     [upright and 'width' or 'height'] = size,
   })
   if not ok then -- no room for another window, or the current one cannot be split
+    local before = api.nvim_get_current_tabpage()
     vim.cmd.tabedit()
     win = api.nvim_get_current_win()
     api.nvim_win_set_buf(win, buf)
+    if not enter then
+      api.nvim_set_current_tabpage(before)
+    end
   end
   local wo = vim.wo[win][0]
   wo.wrap, wo.linebreak, wo.number, wo.relativenumber, wo.spell = true, true, false, false, false
@@ -138,7 +150,7 @@ function M.begin(title, about)
     end
     api.nvim_buf_set_lines(buf, untouched and 0 or last, -1, false, lines)
     local row = api.nvim_buf_line_count(buf) - 1
-    section.mark = api.nvim_buf_set_extmark(buf, namespace, row, 0, { right_gravity = true })
+    section.mark = api.nvim_buf_set_extmark(buf, namespace, row, 0, { id = next_mark(), right_gravity = true })
   end)
   newest = section
   return section
@@ -184,10 +196,30 @@ function M.note(section, text)
     return
   end
   section.note = api.nvim_buf_set_extmark(buf, namespace, row, 0, {
-    id = section.note,
+    id = section.note or next_mark(),
     virt_text = { { text .. ' …', 'QmlxNote' } },
     virt_text_pos = 'overlay',
   })
+end
+
+--- Virtual lines are cut off where their window ends, so a long text is broken before that.
+---@param buf integer
+---@param text string
+---@param highlight string
+---@return table # virtual lines
+local function wrapped(buf, text, highlight)
+  local win = vim.fn.win_findbuf(buf)[1]
+  local width = math.max(WIDTH_MIN, win and api.nvim_win_get_width(win) or vim.o.columns)
+  local lines, line = {}, ''
+  for word in text:gmatch('%S+') do
+    if line ~= '' and vim.fn.strdisplaywidth(line .. ' ' .. word) > width then
+      table.insert(lines, { { line, highlight } })
+      line = ''
+    end
+    line = line == '' and word or line .. ' ' .. word
+  end
+  table.insert(lines, { { line, highlight } })
+  return lines
 end
 
 --- Say how it ended, below its text.
@@ -205,7 +237,8 @@ function M.finish(section, text, highlight)
     -- What ends in a line break has its empty line behind it already.
     local blank = row > 0 and api.nvim_buf_get_lines(buf, row, row + 1, false)[1] == ''
     api.nvim_buf_set_extmark(buf, namespace, blank and row - 1 or row, 0, {
-      virt_lines = { { { text, highlight or 'QmlxUsage' } } },
+      id = next_mark(),
+      virt_lines = wrapped(buf, text, highlight or 'QmlxUsage'),
     })
     if not blank and row == api.nvim_buf_line_count(buf) - 1 then
       api.nvim_buf_set_lines(buf, row + 1, row + 1, false, { '' })

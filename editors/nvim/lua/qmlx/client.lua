@@ -1,18 +1,14 @@
--- The language client: which one serves a buffer, and that there is one again when its daemon was killed.
--- Must never start one without the executable, start it again without end, or touch other servers' clients.
+-- The language client: which one serves a buffer, and how it is asked.
+-- Must never start one without the executable, or touch other servers' clients.
 
 local M = {}
 
 local NAME = 'qmlx'
-local RESTARTS_MAX = 5 -- of one server within RESTARTS_WITHIN_MS
-local RESTARTS_WITHIN_MS = 3 * 60 * 1000
-local RESTART_MS = 200 -- until the first one; doubles with each
-local REFUSED = 2 -- the exit code that trying again does not change
+local BESIDE_MESSAGE = 20 -- cells of the last line that a hint leaves to "qmlx: ", 'showcmd' and 'ruler'
 local WAIT_MS = 15000 -- for a client that is about to start
+local LOOK_MS = 50 -- between two looks whether it has
 
-local restarts = {} ---@type integer[] when, by the monotonic clock
 local expected = {} ---@type table<integer, boolean> clients that end because they were asked to
-local exits = {} ---@type table<integer, integer[]> code and signal of those whose end is kept quiet
 local last_asked = nil ---@type integer?
 local said_missing = false
 
@@ -28,6 +24,16 @@ function M.say(text, level)
     return vim.schedule(notify)
   end
   vim.api.nvim_create_autocmd('VimEnter', { once = true, callback = vim.schedule_wrap(notify) })
+end
+
+--- As `say`, but cut to what one line holds, for what stands in the answers as a whole: a longer message would have to
+--- be confirmed.
+---@param text string
+---@param level? integer
+function M.hint(text, level)
+  local room = math.max(1, vim.o.columns - BESIDE_MESSAGE)
+  local cut = vim.fn.strdisplaywidth(text) > room
+  M.say(cut and vim.fn.strcharpart(text, 0, room - 1) .. '…' or text, level)
 end
 
 ---@return string # what is run, as configured
@@ -60,20 +66,29 @@ function M.check_installed(again)
   return false
 end
 
+---@param name string a path
+---@return string? # the nearest folder above it that has a marker
+local function marked(name)
+  local config = vim.lsp.config[NAME]
+  return vim.fs.root(name, config and config.root_markers or { '.git' })
+end
+
+---@return string? # the working directory, unless that is no project for sure
+local function working_folder()
+  local here = vim.fs.normalize(vim.fn.getcwd())
+  local home = vim.fs.normalize(vim.uv.os_homedir() or '~')
+  return here ~= home and here ~= '/' and here or nil
+end
+
 --- The folder of a conversation: the nearest marker's, else the working directory if the file is in it.
 ---@param name string a path
 ---@return string?
 function M.root_of(name)
-  local config = vim.lsp.config[NAME]
-  local found = vim.fs.root(name, config and config.root_markers or { '.git' })
-  if found then
-    return found
-  end
-  local here = vim.fs.normalize(vim.fn.getcwd())
-  local home = vim.fs.normalize(vim.uv.os_homedir() or '~')
-  if here ~= home and here ~= '/' and vim.startswith(vim.fs.normalize(name), here .. '/') then
+  local found, here = marked(name), working_folder()
+  if not found and here and vim.startswith(vim.fs.normalize(name), here .. '/') then
     return here
   end
+  return found
 end
 
 --- `root_dir` of the configuration: files only, and only where there is something to run.
@@ -116,22 +131,45 @@ end
 
 ---@param root? string
 ---@param bufnr? integer the buffer to attach; none without
-local function start(root, bufnr)
+---@return integer? # the client's id
+function M.start(root, bufnr)
   local config = vim.deepcopy(vim.lsp.config[NAME])
   config.root_dir = root
-  vim.lsp.start(config, { bufnr = bufnr, attach = bufnr ~= nil, reuse_client = config.reuse_client, silent = true })
+  local reuse = config.reuse_client
+  return vim.lsp.start(config, { bufnr = bufnr, attach = bufnr ~= nil, reuse_client = reuse, silent = true })
 end
 
---- Call `run` with a client, as soon as there is one: that of the buffer; where the buffer has none (answers, help,
---- an empty one), any other, or one for the working directory. What stands in the way is said in one line.
+--- The client that is to serve a buffer, which may only begin: the file's, or one for the working directory.
+---@param bufnr integer
+---@return integer? # its id; nil where there is no folder to have a conversation about, and that has been said
+local function starting(bufnr)
+  local one = vim.lsp.get_clients({ name = NAME, bufnr = bufnr, _uninitialized = true })[1]
+  if one then
+    return one.id
+  end
+  local name = vim.api.nvim_buf_get_name(bufnr)
+  if vim.bo[bufnr].buftype == '' and name ~= '' and not name:find('^%a[%w+.-]*://') then
+    return M.start(M.root_of(name), bufnr)
+  end
+  local root = marked(vim.fn.getcwd() .. '/.') or working_folder()
+  if root then
+    return M.start(root)
+  end
+  M.say('there is no project here: open a file of one, or :cd to it')
+end
+
+--- Call `run` with a client, as soon as there is one: the buffer's; for answers, help and the like the one that was
+--- asked last; for a buffer without a name the working directory's. Never another project's, only because that is
+--- ready first. What stands in the way is said in one line.
 ---@param bufnr integer
 ---@param run fun(client: vim.lsp.Client)
 function M.with(bufnr, run)
+  local any = vim.bo[bufnr].buftype ~= ''
   local function found(client)
     last_asked = client.id
     run(client)
   end
-  local client = M.get(bufnr) or (vim.bo[bufnr].buftype ~= '' and M.get())
+  local client = M.get(bufnr) or (any and M.get())
   if client then
     return found(client)
   end
@@ -141,24 +179,26 @@ function M.with(bufnr, run)
   if not M.is_enabled() then
     return M.say("it is not enabled: add vim.lsp.enable('qmlx') to your init.lua")
   end
-  if #vim.lsp.get_clients({ name = NAME, bufnr = bufnr, _uninitialized = true }) == 0 then
-    local name = vim.api.nvim_buf_get_name(bufnr)
-    local plain = vim.bo[bufnr].buftype == '' and name ~= '' and not name:find('^%a[%w+.-]*://')
-    start(M.root_of(plain and name or vim.fn.getcwd() .. '/.') or vim.fn.getcwd(), plain and bufnr or nil)
-  end
-  local waited = 0
+  local id, waited = starting(bufnr), 0
+  local leaves = id and expected[id] -- it is being restarted
   local function look()
-    local ready = M.get(bufnr) or M.get()
+    local one = id and vim.lsp.get_client_by_id(id)
+    local ready = M.get(bufnr) or (is_ready(one) and one) or (any and M.get())
     if ready then
       return found(ready)
     end
-    waited = waited + 50
+    if leaves and not one then
+      id, leaves = starting(bufnr), false
+    end
+    waited = waited + LOOK_MS
     if waited >= WAIT_MS then
       return M.say('the server does not start; see :checkhealth qmlx')
     end
-    vim.defer_fn(look, 50)
+    vim.defer_fn(look, LOOK_MS)
   end
-  look()
+  if id then
+    look()
+  end
 end
 
 --- The buffer is looked at: the server reads ahead what its user is likely to ask about.
@@ -167,6 +207,20 @@ function M.focus(bufnr)
   local client = M.get(bufnr)
   if client then
     client:notify('qmlx/didFocus', { textDocument = { uri = vim.uri_from_bufnr(bufnr) } })
+  end
+end
+
+--- Neovim 0.12 has a value for JSON's null, which is true; here it is nothing, as in 0.11.
+---@param value any
+---@return any
+local function without_null(value)
+  if type(value) == 'table' then
+    for key, one in pairs(value) do
+      value[key] = without_null(one)
+    end
+  end
+  if value ~= vim.NIL then
+    return value
   end
 end
 
@@ -186,7 +240,7 @@ function M.request(client, method, params, bufnr, done, failed)
     if err then
       fail((tostring(err.message):gsub('%s+', ' ')))
     else
-      done(result)
+      done(without_null(result))
     end
   end, bufnr)
   if not ok or not id then
@@ -216,80 +270,12 @@ function M.expect_exit(client_id, is_expected)
   expected[client_id] = is_expected or nil
 end
 
---- Forget how often it ended; the user wants it.
-function M.forgive()
-  restarts = {}
-end
-
----@return integer? # milliseconds until it may be started again; nil when it has ended too often
-local function delay()
-  local now = vim.uv.now()
-  restarts = vim.tbl_filter(function(at)
-    return now - at < RESTARTS_WITHIN_MS
-  end, restarts)
-  if #restarts >= RESTARTS_MAX then
-    return nil
-  end
-  table.insert(restarts, now)
-  return RESTART_MS * 2 ^ (#restarts - 1)
-end
-
----@param root? string
----@param buffers integer[]
-local function start_again(root, buffers)
-  if vim.v.exiting ~= vim.NIL or not M.is_enabled() or not M.check_installed() then
-    return
-  end
-  for _, bufnr in ipairs(buffers) do
-    if vim.api.nvim_buf_is_loaded(bufnr) and not M.get(bufnr) then
-      start(root, bufnr)
-    end
-  end
-end
-
---- Neovim tells of a client that ended by itself in a line that is longer than most windows, so that it has to be
---- confirmed; this one is started again instead. What is wrapped is private: without it there is only that line.
----@param client vim.lsp.Client
-function M.quiet(client)
-  local ended = client._on_exit
-  if type(ended) ~= 'function' then
-    return
-  end
-  client._on_exit = function(self, code, signal)
-    exits[self.id] = { code, signal }
-    return ended(self, code == REFUSED and code or 0, signal)
-  end
-end
-
---- `on_exit` of the configuration.
----@param code integer
----@param signal integer
 ---@param client_id integer
-function M.exited(code, signal, client_id)
-  if exits[client_id] then
-    code, signal = exits[client_id][1], exits[client_id][2]
-    exits[client_id] = nil
-  end
-  local client = vim.lsp.get_client_by_id(client_id)
-  local buffers = client and vim.tbl_keys(client.attached_buffers) or {}
-  local root = client and client.root_dir
-  local asked = expected[client_id]
+---@return boolean # whether it was; from now on no more
+function M.expected_exit(client_id)
+  local asked = expected[client_id] == true
   expected[client_id] = nil
-  vim.schedule(function()
-    require('qmlx.jobs').lost(client_id)
-    require('qmlx.status').lost(client_id)
-    local died = code ~= 0 and code ~= REFUSED and signal == 0
-    if vim.v.exiting ~= vim.NIL or not (asked or died) then
-      return -- stopped by somebody, or refused, and Neovim has said why
-    end
-    local wait = asked and RESTART_MS or delay()
-    if not wait then
-      return M.say('the server keeps ending: see :checkhealth qmlx, then :Qmlx restart')
-    end
-    vim.defer_fn(function()
-      start_again(root, buffers)
-    end, wait)
-  end)
+  return asked
 end
 
 return M

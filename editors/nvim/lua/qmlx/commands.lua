@@ -160,7 +160,7 @@ end
 
 ---@param it qmlx.Context
 local function restart(it)
-  clients.forgive()
+  require('qmlx.ended').forgive()
   local id = it.client.id
   local function run(force)
     clients.expect_exit(id, true)

@@ -100,7 +100,7 @@ function M.setup(given)
       table.insert(wrong, ('%s is no section (inline, answer)'):format(tostring(section)))
     else
       for name, value in vim.spairs(values) do
-        table.insert(wrong, set(section, name, value))
+        table.insert(wrong, (set(section, name, value))) -- in brackets, for nothing is not nil there
       end
     end
   end

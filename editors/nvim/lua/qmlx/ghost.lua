@@ -97,9 +97,9 @@ function M.show(bufnr, it)
   return M.refresh() ~= nil
 end
 
---- Begin an undo step: setting the option again, unchanged, does that.
+--- Begin an undo step: setting the global option again, unchanged, does that. A buffer's own stays.
 local function break_undo()
-  vim.o.undolevels = vim.go.undolevels
+  vim.go.undolevels = vim.go.undolevels
 end
 
 --- Put text at the cursor, in an undo step of its own.

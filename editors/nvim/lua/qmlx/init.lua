@@ -2,10 +2,13 @@
 
 local M = {}
 
---- Change defaults; optional. See |qmlx-options|.
+--- Change defaults, at any time; optional. See |qmlx-options|.
 ---@param options? qmlx.Options
 function M.setup(options)
   require('qmlx.config').setup(options)
+  if package.loaded['qmlx.inline'] then
+    require('qmlx.inline').again()
+  end
 end
 
 --- Ask about the current buffer's place.

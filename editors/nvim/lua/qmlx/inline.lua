@@ -61,6 +61,23 @@ function M.detach(bufnr)
   ghost.clear()
 end
 
+--- What is wanted has changed: for every buffer that is served. What others have turned on stays on.
+function M.again()
+  for _, client in ipairs(vim.lsp.get_clients({ name = 'qmlx' })) do
+    for bufnr in pairs(client.attached_buffers) do
+      local is_on = pcall(api.nvim_get_autocmds, { group = group(bufnr) })
+      if config.wants_inline(bufnr) then
+        M.attach(bufnr)
+      elseif is_on then
+        M.detach(bufnr)
+        if native() then
+          native().enable(false, { bufnr = bufnr })
+        end
+      end
+    end
+  end
+end
+
 --- Take a piece of Neovim's own item. It is for the text as it was when it came: what was typed since is left out.
 ---@param bufnr integer
 ---@param item table

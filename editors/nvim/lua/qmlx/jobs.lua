@@ -3,6 +3,7 @@
 
 local answer = require('qmlx.answer')
 local clients = require('qmlx.client')
+local cost = require('qmlx.cost')
 
 local M = {}
 
@@ -14,51 +15,21 @@ local M = {}
 ---@field section qmlx.Section
 ---@field opens boolean whether its text is what is wanted, and not an edit
 
--- What is shown of a kind, and whether its text is what its user wants to read.
+-- What is shown of a kind, whether its text is what its user wants to read, and whether it changes the buffer.
 local KINDS = {
   ask = { title = 'Ask', opens = true },
   explain = { title = 'Explain', opens = true },
-  fix = { title = 'Fix' },
-  rewrite = { title = 'Rewrite' },
-  document = { title = 'Document' },
+  fix = { title = 'Fix', edits = true },
+  rewrite = { title = 'Rewrite', edits = true },
+  document = { title = 'Document', edits = true },
   tests = { title = 'Generate tests' },
-  doComment = { title = 'Do what the comment says' },
+  doComment = { title = 'Do what the comment says', edits = true },
   runTool = { title = 'Run', opens = true },
 }
 local ASKS_FOR = { ask = 'Ask qmlx: ', rewrite = 'Rewrite: ' }
 
 local running = {} ---@type table<string, qmlx.Job> by token
 local tokens = 0
-
----@param number integer
----@return string # with separators, as people write it
-local function thousands(number)
-  local text = tostring(math.floor(number))
-  local found
-  repeat
-    text, found = text:gsub('^(%-?%d+)(%d%d%d)', '%1,%2')
-  until found == 0
-  return text
-end
-M.thousands = thousands
-
---- What a turn cost, in one line.
----@param usage? table
----@return string
-function M.cost(usage)
-  if not usage then
-    return ''
-  end
-  local parts = {
-    thousands(usage.prefilled or 0) .. ' tokens read',
-    thousands((usage.live or 0) + (usage.restored or 0)) .. ' kept',
-  }
-  if (usage.restored or 0) > 0 then
-    parts[2] = parts[2] .. (' (%s from disk)'):format(thousands(usage.restored))
-  end
-  table.insert(parts, thousands(usage.generated or 0) .. ' written')
-  return table.concat(parts, ', ')
-end
 
 ---@param client_id integer
 ---@param id string
@@ -109,7 +80,8 @@ end
 ---@param message string
 local function failed(job, message)
   finish(job, message, 'QmlxFailed')
-  clients.say(message)
+  answer.open()
+  clients.hint(message)
 end
 
 local ENDS = {
@@ -129,12 +101,12 @@ function M.ask(client, bufnr, params, about)
     if job.section.empty then
       answer.append(job.section, result.text or '')
     end
-    local cost = M.cost(result.usage)
+    local what = cost.line(result.usage)
     local ended = ENDS[result.finish]
     if result.error or result.finish == 'error' then
       failed(job, ('broken off: %s'):format(tostring(result.error or 'see the log'):gsub('%s+', ' ')))
     else
-      finish(job, ended and ('%s; %s'):format(ended[1], cost) or cost, ended and ended[2])
+      finish(job, ended and ('%s; %s'):format(ended[1], what) or what, ended and ended[2])
     end
   end, function(message)
     failed(job, message)
@@ -149,6 +121,9 @@ end
 ---@param argument table
 ---@param about? string
 function M.command(client, bufnr, kind, argument, about)
+  if KINDS[kind].edits and not vim.bo[bufnr].modifiable then
+    return clients.say("this buffer cannot be changed: its 'modifiable' is off")
+  end
   local title = KINDS[kind].title
   local wanted = argument.text or argument.instruction or argument.name
   wanted = wanted or (argument.diagnostic and argument.diagnostic.message)
@@ -176,7 +151,9 @@ end
 local function command_ended(job, message)
   local client = vim.lsp.get_client_by_id(job.client_id)
   local said = message:gsub('^[%w]+: ', '', 1)
-  local bad = said:find('^not ') or said:find('^no ') or said:find('nothing was changed') or said:find('^failed')
+  local cancelled = said:find('^cancelled')
+  local bad = not cancelled
+    and (said:find('^not ') or said:find('^no ') or said:find('nothing was changed') or said:find('^failed'))
   if not job.opens and bad then
     answer.open() -- what could not be applied is to be read
   end
@@ -186,7 +163,7 @@ local function command_ended(job, message)
   end
   clients.request(client, 'qmlx/status', vim.empty_dict(), 0, function(status)
     local usage = status.last or status.usage
-    finish(job, usage and ('%s; %s'):format(said, M.cost(usage)) or said, highlight)
+    finish(job, usage and ('%s; %s'):format(said, cost.line(usage)) or said, highlight)
   end, function()
     finish(job, said, highlight)
   end)
@@ -224,8 +201,21 @@ function M.lost(client_id)
   for _, job in pairs(running) do
     if job.client_id == client_id then
       finish(job, 'the server ended here; what was written is kept: ask again', 'QmlxFailed')
+      if not job.opens then
+        clients.say(('%s: the server ended, and nothing was changed: ask again'):format(KINDS[job.kind].title))
+      end
     end
   end
+end
+
+local LEVELS = { vim.log.levels.ERROR, vim.log.levels.WARN, vim.log.levels.INFO, vim.log.levels.DEBUG }
+
+--- `window/showMessage`. How a command ended stands in the answers, so a hint of it is enough.
+---@param params {type: integer, message: string}
+function M.message(params)
+  local text = vim.trim((params.message:gsub('%s+', ' ')))
+  local say = KINDS[text:match('^(%w+): ')] and clients.hint or clients.say
+  say(text, LEVELS[params.type])
 end
 
 ---@return integer

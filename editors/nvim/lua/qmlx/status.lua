@@ -9,6 +9,8 @@ local M = {}
 ---@field message string
 ---@field model string
 
+local MESSAGE_CHARS_MAX = 60 -- more would leave a status line no room for anything else
+
 local known = {} ---@type table<integer, table<string, qmlx.Status>> by client, then by folder
 
 ---@param client_id integer
@@ -68,7 +70,11 @@ function M.text(bufnr)
     message = 'error: ' .. message
   end
   -- One line, without the sign that some status lines take as their own and others do not.
-  return 'qmlx: ' .. vim.trim(message:gsub('%%', 'percent'):gsub('%s+', ' '))
+  message = vim.trim(message:gsub('%%', 'percent'):gsub('%s+', ' '))
+  if vim.fn.strcharlen(message) > MESSAGE_CHARS_MAX then
+    message = vim.fn.strcharpart(message, 0, MESSAGE_CHARS_MAX - 1) .. '…'
+  end
+  return 'qmlx: ' .. message
 end
 
 return M

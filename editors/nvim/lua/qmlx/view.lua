@@ -4,13 +4,13 @@
 local api = vim.api
 local answer = require('qmlx.answer')
 local clients = require('qmlx.client')
-local jobs = require('qmlx.jobs')
+local cost = require('qmlx.cost')
 
 local M = {}
 
 M.TURNS_MAX = 200 -- of the conversation that are shown
 
-local thousands = jobs.thousands
+local thousands = cost.thousands
 
 ---@param status table of `qmlx/status`
 ---@param root? string
@@ -27,7 +27,7 @@ local function lines_of(status, root)
     table.insert(lines, ('conversation  %s: %s'):format(vim.fn.fnamemodify(root, ':~'), held or 'not open yet'))
   end
   local usage = status.last or status.usage
-  table.insert(lines, 'last turn     ' .. (type(usage) == 'table' and jobs.cost(usage) or 'none yet'))
+  table.insert(lines, 'last turn     ' .. (type(usage) == 'table' and cost.line(usage) or 'none yet'))
   if type(usage) == 'table' then
     local kept = ('%s in memory, %s from disk'):format(thousands(usage.live or 0), thousands(usage.restored or 0))
     table.insert(lines, '  kept        ' .. kept)
@@ -100,8 +100,8 @@ local function turn_lines(turn)
   if turn.finish == 'open' then
     add('*running*')
   else
-    local cost = type(turn.usage) == 'table' and ': ' .. jobs.cost(turn.usage) or ''
-    add(('*%s%s*'):format(turn.finish or '?', cost))
+    local what = type(turn.usage) == 'table' and ': ' .. cost.line(turn.usage) or ''
+    add(('*%s%s*'):format(turn.finish or '?', what))
   end
   add('')
   return lines
