@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -53,7 +54,23 @@ SETTINGS: dict[str, Any] = {
 
 
 def packaged(npm: Path) -> Path:
-    """The extension's ``.vsix``, made anew from its sources as its README says."""
+    """The extension's ``.vsix``, made from its sources as its README says; once for all processes of a run."""
+    made = EXTENSION / "qmlx.vsix"
+    with (EXTENSION / "package.json").open() as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        if not made.exists() or made.stat().st_mtime < _changed():
+            _package(npm)
+    return made
+
+
+def _changed() -> float:
+    """When the newest of what goes into it was written."""
+    sources = [EXTENSION, *(EXTENSION / name for name in ("src", "media", "images"))]
+    return max(file.stat().st_mtime for folder in sources for file in folder.iterdir()
+               if file.is_file() and file.suffix != ".vsix")  # fmt: skip
+
+
+def _package(npm: Path) -> None:
     environ = {**os.environ, "PATH": f"{npm.parent}{os.pathsep}{os.environ['PATH']}"}
     commands = [["run", "-s", "package"]]
     if not (EXTENSION / "node_modules").is_dir():
@@ -63,7 +80,6 @@ def packaged(npm: Path) -> Path:
             [npm, *command], cwd=EXTENSION, env=environ, capture_output=True, text=True, timeout=BUILD_S, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
-    return EXTENSION / "qmlx.vsix"
 
 
 class CodeServer:
@@ -74,7 +90,8 @@ class CodeServer:
         self.port = port
 
     def address(self, root: Path) -> str:
-        return f"http://127.0.0.1:{self.port}/?folder={root}"
+        """Of a folder, or of the file of a workspace."""
+        return f"http://127.0.0.1:{self.port}/?{'folder' if root.is_dir() else 'workspace'}={root}"
 
     def set_machine(self, **settings: Any) -> None:
         """The settings of the machine that the files are on, where those are that no project may choose."""
@@ -91,14 +108,18 @@ class CodeServer:
 
 
 @asynccontextmanager
-async def code_server(program: Path, scene: Scene, extension: Path, **settings: Any) -> AsyncIterator[CodeServer]:
-    """Install the extension, start, wait until it listens; end it at the end."""
+async def code_server(
+    program: Path, scene: Scene, extension: Path, *, linked: bool = True, **settings: Any
+) -> AsyncIterator[CodeServer]:
+    """Install the extension, start, wait until it listens; end it at the end. ``linked``: whether ``qmlx-lsp`` is
+    where the extension finds it."""
     folder = scene.user / "vs"
     server = CodeServer(folder, _free_port())
     server.set(**settings)
     folders = ["--user-data-dir", str(folder / "data"), "--extensions-dir", str(folder / "extensions")]
     environ = scene.env()
-    _put_in_the_usual_place(scene.user)
+    if linked:
+        _put_in_the_usual_place(scene.user)
     installed = await asyncio.create_subprocess_exec(
         program, *folders, "--install-extension", extension, env=environ,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

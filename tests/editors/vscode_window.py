@@ -112,6 +112,13 @@ class Window:
         await box.fill(text)
         await self.page.keyboard.press("Enter")
 
+    async def pick(self, folder: Path, button: str) -> None:
+        """In the dialog for files and folders."""
+        choose = self.page.get_by_role("button", name=button)
+        await choose.wait_for()
+        await self.page.locator(".quick-input-widget input").first.fill(f"{folder}/")
+        await choose.click()
+
     async def file(self, name: str, line: int | None = None) -> None:
         """Open a file, with the cursor at the end of ``line``."""
         await self.page.keyboard.press("Control+p")
@@ -169,6 +176,7 @@ class Window:
         await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text(
             "@qmlx", timeout=WAIT_MS
         )
+        await self.page.wait_for_function("document.activeElement?.closest('.interactive-input-part')")
         await self.page.keyboard.type(question)
         await expect(self.page.locator(".interactive-input-part .view-lines")).to_contain_text(
             question.rsplit(maxsplit=1)[-1], timeout=WAIT_MS

@@ -70,7 +70,7 @@ async function question(
   stream: vscode.ChatResponseStream,
   token: vscode.CancellationToken,
 ): Promise<void> {
-  if (!request.prompt.trim() && !request.references.length) {
+  if (!request.prompt.trim()) {
     stream.markdown('Ask something about this project.');
     return;
   }

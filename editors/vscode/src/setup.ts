@@ -96,8 +96,10 @@ async function install(parts: Parts, storage: vscode.Uri): Promise<void> {
     const python = await pythonFound(token);
     const venv = ownVenv(storage.fsPath);
     await fs.promises.mkdir(storage.fsPath, { recursive: true });
-    await run(python, ['-m', 'venv', venv], log, token);
-    await run(path.join(venv, 'bin', 'python'), ['-m', 'pip', 'install', '--upgrade', source], log, token);
+    // -I: what PYTHONPATH and its like are set to in a shell is not for this.
+    await run(python, ['-I', '-m', 'venv', venv], log, token);
+    const pip = ['-I', '-m', 'pip', '--disable-pip-version-check', 'install', '--upgrade', source];
+    await run(path.join(venv, 'bin', 'python'), pip, log, token);
   });
   await vscode.workspace.getConfiguration('qmlx').update('server.path', undefined, vscode.ConfigurationTarget.Global);
   await parts.server.restart();
