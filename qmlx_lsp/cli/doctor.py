@@ -30,6 +30,7 @@ OK, NOTE, WRONG = "ok", "note", "wrong"
 _SIGNS = {OK: "✓", NOTE: "·", WRONG: "✗"}
 _PACKAGES = ("mlx", "mlx-lm", "pygls", "lsprotocol", "tokenizers")
 _PROGRAM = "qmlx-lsp"
+_INSTALL = f"Install {_PROGRAM} again, with pip in an environment of its own."
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +81,15 @@ def examine() -> Iterator[Finding]:
             yield check(where, settings)
         except (QmlxError, OSError) as error:
             yield Finding(name, WRONG, str(error))
+        except ImportError as error:
+            yield Finding(name, WRONG, f"a package cannot be loaded: {error}", _INSTALL)
 
 
 def _machine() -> Finding:
-    versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    try:
+        versions = ", ".join(f"{name} {metadata.version(name)}" for name in _PACKAGES)
+    except metadata.PackageNotFoundError as error:
+        return Finding("machine", WRONG, f"{error.name} is not installed", _INSTALL)
     system = f"{platform.system()} {platform.machine()}, Python {platform.python_version()}; {versions}"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
         return Finding("machine", WRONG, system, "MLX needs Apple Silicon, and a Python that is not run by Rosetta.")
@@ -129,7 +135,8 @@ def _folders(where: Paths, _settings: Settings) -> Finding:
 def _disk(where: Paths, settings: Settings) -> Finding:
     there = next(one for one in (where.cache, *where.cache.parents) if one.exists())
     free, floor = shutil.disk_usage(there).free, int(settings.store.free_floor_gib * GIB)
-    what = f"{size(free)} free; checkpoints take {settings.store.quota_gib:g} GiB at most and leave {size(floor)}"
+    quota = size(int(settings.store.quota_gib * GIB))
+    what = f"{size(free)} free; checkpoints take {quota} at most and leave {size(floor)}"
     if free <= floor:
         remedy = f"No checkpoint is written, and restarts are cold: free some space, or lower {_floor()}."
         return Finding("disk", WRONG, what, remedy)
@@ -172,10 +179,11 @@ def _daemon(where: Paths, settings: Settings) -> Finding:
             remedy = "qmlx-lsp daemon stop --force ends it; the conversations are safe."
             return Finding("daemon", WRONG, "it runs, but does not answer", remedy)
         return Finding("daemon", OK, "none runs; the next editor or question starts one")
-    model, stop = found["model"], "qmlx-lsp daemon stop; the next editor starts it anew."
+    stop = "qmlx-lsp daemon stop; the next editor starts it anew."
+    if found.get("version") != __version__:  # nothing else of it need be as here
+        return Finding("daemon", WRONG, f"it is version {found.get('version')}, this is {__version__}", stop)
+    model = found["model"]
     what = f"pid {found['pid']}, {found['clients']} editors, {model['name']}: {model['state']}"
-    if found["version"] != __version__:
-        return Finding("daemon", WRONG, f"it is version {found['version']}, this is {__version__}", stop)
     if model["state"] == "failed":
         return Finding("daemon", WRONG, f"{what} ({model['message']})", f"See {where.log_file}.")
     if model["name"] != settings.model.name:

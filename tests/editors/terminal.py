@@ -15,7 +15,10 @@ from typing import Self
 from tests.editors.picture import Screen, svg
 from tests.support.waiting import until
 
-WAIT_S = 20.0
+WAIT_S = 60.0
+"""Until something is given up that should be there: a loaded machine takes long to start an editor and a daemon."""
+LOOK_S = 0.03
+"""Between two looks at a screen. Each starts a program, and what is waited for needs the processor more."""
 _numbers = itertools.count(1)
 
 
@@ -91,14 +94,14 @@ class Terminal:
             return bool(fits(now))
 
         try:
-            await until(looked, within_s)
+            await until(looked, within_s, LOOK_S)
         except TimeoutError:
             raise AssertionError(f"{complaint} in {within_s:g} s. The screen:\n{now}") from None
         return now
 
     async def ended(self, within_s: float = WAIT_S) -> int:
         """The exit code of the program."""
-        await until(lambda: self._run("display-message", "-p", "#{pane_dead}").strip() == "1", within_s)
+        await until(lambda: self._run("display-message", "-p", "#{pane_dead}").strip() == "1", within_s, LOOK_S)
         return int(self._run("display-message", "-p", "#{pane_dead_status}").strip() or 0)
 
     def picture(self, path: Path, title: str) -> None:

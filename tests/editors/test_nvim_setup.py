@@ -146,7 +146,7 @@ async def test_mistakes_are_one_line(version: str, editors: Editors, scene: Scen
 async def test_what_fails_is_read_as_a_whole_and_needs_no_key(version: str, editors: Editors, scene: Scene) -> None:
     """More than a line holds: a hint is said, and below the question all of it stands."""
     scene.environ["QMLX_MODEL"] = "/no/such/model"
-    async with neovim(editors, scene, version) as nvim:
+    async with neovim(editors, scene, version, rows=20) as nvim:
         await nvim.attached()
         for asked in ("Qmlx ask hello", "8Qmlx document"):
             await nvim.command(asked)

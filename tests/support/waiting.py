@@ -8,8 +8,8 @@ from collections.abc import Callable
 WAIT_S = 20.0
 
 
-async def until(true: Callable[[], object], within_s: float = WAIT_S) -> None:
-    """Return as soon as ``true()``; TimeoutError when that takes longer than ``within_s``."""
+async def until(true: Callable[[], object], within_s: float = WAIT_S, every_s: float = 0.005) -> None:
+    """Return as soon as ``true()``, asked ``every_s``; TimeoutError when that takes longer than ``within_s``."""
     async with asyncio.timeout(within_s):
         while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(every_s)

@@ -97,6 +97,7 @@ def test_a_model_that_does_not_fit_into_memory(
     [
         ({}, "ok", "pid 7, 2 editors, embedded: ready"),
         ({"version": "0.0.1"}, "wrong", "it is version 0.0.1, this is"),
+        ({"version": "0.0.1", "model": "embedded"}, "wrong", "it is version 0.0.1, this is"),
         ({"model": {"name": "embedded", "state": "failed", "message": "no weights"}}, "wrong", "no weights"),
         ({"model": {"name": "a/b", "state": "ready", "message": ""}}, "note", "but embedded is chosen"),
     ],
@@ -108,6 +109,20 @@ def test_a_daemon_that_runs(
     daemon = found(capsys, int(state == "wrong"))["daemon"]
     assert (daemon["state"], said in daemon["what"]) == (state, True)
     assert (daemon["remedy"] == "") is (state == "ok")
+
+
+def test_an_environment_that_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is where doctor is called."""
+
+    def broken(*_: object) -> dict[str, Any]:
+        raise ImportError("libmlx.so: no such file")
+
+    monkeypatch.setattr(doctor, "_PACKAGES", ("pygls", "no-such-package"))
+    monkeypatch.setattr(doctor, "describe", broken)
+    checks = found(capsys, 1)
+    assert list(checks) == CHECKS
+    assert checks["machine"]["what"] == "no-such-package is not installed"
+    assert checks["model"]["what"] == "a package cannot be loaded: libmlx.so: no such file"
 
 
 def test_a_daemon_that_does_not_answer(

@@ -119,6 +119,23 @@ local function changing(buf, change)
   end
 end
 
+--- Bring what stands below the last lines into the windows that follow: virtual lines alone move nothing.
+---@param buf integer
+local function reveal(buf)
+  local last = api.nvim_buf_line_count(buf)
+  for _, win in ipairs(vim.fn.win_findbuf(buf)) do
+    if api.nvim_win_get_cursor(win)[1] == last then
+      local top, height = last, api.nvim_win_get_height(win)
+      while top > 1 and api.nvim_win_text_height(win, { start_row = top - 2, end_row = last - 1 }).all <= height do
+        top = top - 1
+      end
+      api.nvim_win_call(win, function()
+        vim.fn.winrestview({ topline = top })
+      end)
+    end
+  end
+end
+
 ---@param text string
 ---@return string # its first line, not too long
 local function first_line(text)
@@ -244,6 +261,7 @@ function M.finish(section, text, highlight)
       api.nvim_buf_set_lines(buf, row + 1, row + 1, false, { '' })
     end
   end)
+  reveal(buf)
 end
 
 --- Open the answers without going there. `enter` goes there.

@@ -5,7 +5,7 @@ local M = {}
 
 local NAME = 'qmlx'
 local BESIDE_MESSAGE = 20 -- cells of the last line that a hint leaves to "qmlx: ", 'showcmd' and 'ruler'
-local WAIT_MS = 15000 -- for a client that is about to start
+local WAIT_MS = 60000 -- for a client that is about to start; its daemon may take as long
 local LOOK_MS = 50 -- between two looks whether it has
 
 local expected = {} ---@type table<integer, boolean> clients that end because they were asked to
