@@ -6,7 +6,7 @@
 # npm: newer Debian packages are unpacked below DIR and run with their own libc, so that nothing on the machine is
 # replaced. Elsewhere, as on macOS, what is on the PATH is used.
 #
-# Measured on Debian 12 with two cores: two minutes and 1.3 GB from nothing, most of it VS Code; a second when all is there.
+# Measured on Debian 12 with two cores: two to four minutes and 1.1 GB from nothing, most of it VS Code; a second when all is there.
 set -uo pipefail
 [ $# = 1 ] || { echo "usage: tests/editors/install.sh DIR" >&2; exit 2; }
 mkdir -p "$1/bin" "$1/why" "$1/log" || exit 1

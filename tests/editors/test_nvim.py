@@ -406,9 +406,11 @@ async def test_a_killed_daemon_is_started_again(version: str, editors: Editors, 
 
 async def test_two_neovims_have_one_conversation(editors: Editors, scene: Scene, pictures: Pictures) -> None:
     scene.say("what is a word?", "What stands between two spaces.", pace_ms=10)
+    link = scene.user / "link"  # the same folder by another name, as /tmp is on macOS
+    link.symlink_to(scene.root)
     async with (
         neovim(editors, scene, "nvim") as first,
-        neovim(editors, scene, "nvim-0.11", file="lexer.py") as second,
+        neovim(editors, scene, "nvim-0.11", file=str(link / "lexer.py")) as second,
     ):
         await first.attached()
         await second.attached()

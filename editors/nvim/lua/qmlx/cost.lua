@@ -32,4 +32,15 @@ function M.line(usage)
   return table.concat(parts, ', ')
 end
 
+--- The conversation of a folder, which the server knows by its one real name.
+---@param status table of `qmlx/status`
+---@param root? string
+---@return table?
+function M.conversation(status, root)
+  local real = root and (vim.uv.fs_realpath(root) or root)
+  return vim.tbl_filter(function(one)
+    return one.root == real
+  end, status.conversations or {})[1]
+end
+
 return M

@@ -162,7 +162,7 @@ local function command_ended(job, message)
     return finish(job, said, highlight)
   end
   clients.request(client, 'qmlx/status', vim.empty_dict(), 0, function(status)
-    local usage = status.last or status.usage
+    local usage = (cost.conversation(status, client.root_dir) or {}).usage
     finish(job, usage and ('%s; %s'):format(said, cost.line(usage)) or said, highlight)
   end, function()
     finish(job, said, highlight)

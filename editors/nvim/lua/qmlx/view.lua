@@ -18,15 +18,13 @@ local thousands = cost.thousands
 local function lines_of(status, root)
   local model = status.model or {}
   local lines = { ('model         %s: %s'):format(model.name or '?', model.message or model.state or '?') }
-  local mine = vim.tbl_filter(function(one)
-    return one.root == root
-  end, status.conversations or {})[1]
+  local mine = cost.conversation(status, root)
   if root then
     local held = '%s tokens, %s in memory'
     held = mine and held:format(thousands(mine.tokens or 0), thousands(mine.live_tokens or 0))
     table.insert(lines, ('conversation  %s: %s'):format(vim.fn.fnamemodify(root, ':~'), held or 'not open yet'))
   end
-  local usage = status.last or status.usage
+  local usage = mine and mine.usage
   table.insert(lines, 'last turn     ' .. (type(usage) == 'table' and cost.line(usage) or 'none yet'))
   if type(usage) == 'table' then
     local kept = ('%s in memory, %s from disk'):format(thousands(usage.live or 0), thousands(usage.restored or 0))
