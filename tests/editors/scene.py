@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp.daemon.socket import ask_daemon
+from qmlx_lsp.engine.mlx import embedded
+from tests.support import corpus
 from tests.support.processes import Home, home
 from tests.support.waiting import until
 
@@ -95,6 +97,14 @@ class Scene:
         made = self._script.with_suffix(".new")
         made.write_text(json.dumps({"rules": self._rules}), encoding="utf-8")
         made.replace(self._script)
+
+    def use_real_model(self, max_tokens: int) -> None:
+        """The embedded model from now on, fetched if need be, with short replies."""
+        embedded.ensure(corpus.models(), lambda *_report: None, lambda: False)
+        models = self.home / "cache" / "models"
+        models.parent.mkdir(parents=True, mode=0o700)
+        models.symlink_to(corpus.models())
+        self.environ.update(QMLX_MODEL="embedded", QMLX_MAX_TOKENS=str(max_tokens))
 
     async def cli(self, *arguments: str) -> str:
         """What ``qmlx-lsp`` prints, run in the project."""

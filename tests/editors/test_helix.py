@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -205,12 +203,7 @@ async def test_a_completion_is_the_last_of_the_list(editors: Editors, scene: Sce
 @pytest.mark.model
 @pytest.mark.timeout(300)
 async def test_with_a_real_model(editors: Editors, scene: Scene) -> None:
-    models = os.environ.get("QMLX_TEST_MODELS")
-    if not models:
-        pytest.skip("QMLX_TEST_MODELS names no folder with the embedded model")
-    scene.environ["QMLX_MODEL"], scene.environ["QMLX_MAX_TOKENS"] = "embedded", "24"
-    (scene.home / "cache").mkdir(parents=True, mode=0o700)
-    (scene.home / "cache" / "models").symlink_to(Path(models))
+    scene.use_real_model(24)
     async with helix(editors, scene, NEW) as terminal:
         await choose(terminal, "Explain")
         await terminal.shows("Explanation of lines 8-12 of parser.py", within_s=120)

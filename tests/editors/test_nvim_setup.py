@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -271,13 +270,7 @@ def test_what_is_left_of_a_suggestion(version: str, editors: Editors) -> None:
 @pytest.mark.slow
 @pytest.mark.model
 async def test_a_real_model_answers_and_completes(editors: Editors, scene: Scene) -> None:
-    models = os.environ.get("QMLX_TEST_MODELS")
-    if not models:
-        pytest.skip("QMLX_TEST_MODELS names no folder with the embedded model")
-    (scene.home / "cache").mkdir(parents=True)
-    (scene.home / "cache" / "models").symlink_to(models)
-    del scene.environ["QMLX_SCRIPT"]
-    scene.environ.update(QMLX_MODEL="embedded", QMLX_MAX_TOKENS="24")
+    scene.use_real_model(24)
     async with neovim(editors, scene) as nvim:
         await nvim.attached()
         await nvim.command("Qmlx ask What does total do?")

@@ -11,12 +11,10 @@ pytest.importorskip("playwright", reason="playwright is not installed: run make 
 
 from playwright.async_api import async_playwright, expect
 
-from qmlx_lsp.engine.mlx import embedded
 from tests.editors.conftest import Editors
 from tests.editors.scene import Scene
 from tests.editors.vscode_code_server import code_server, packaged
 from tests.editors.vscode_window import SIZE, Window
-from tests.support import corpus
 
 pytestmark = [pytest.mark.slow, pytest.mark.model]
 ANSWER_MS = 240_000
@@ -27,11 +25,7 @@ async def test_the_embedded_model_answers_in_the_chat_and_reads_only_what_is_new
     editors: Editors, scene: Scene, tmp_path: Path
 ) -> None:
     program, chromium, npm = (editors.path(name) for name in ("code-server", "chromium", "npm"))
-    embedded.ensure(corpus.models(), lambda *_report: None, lambda: False)
-    models = scene.home / "cache" / "models"
-    models.parent.mkdir(parents=True)
-    models.symlink_to(corpus.models())
-    scene.environ.update({"QMLX_MODEL": "embedded", "QMLX_MAX_TOKENS": "24"})
+    scene.use_real_model(24)
     async with code_server(program, scene, packaged(npm)) as server, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         window = Window(await browser.new_page(viewport=SIZE))
