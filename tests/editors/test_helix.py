@@ -206,6 +206,6 @@ async def test_with_a_real_model(editors: Editors, scene: Scene) -> None:
     scene.use_real_model(24)
     async with helix(editors, scene, NEW) as terminal:
         await choose(terminal, "Explain")
-        await terminal.shows("Explanation of lines 8-12 of parser.py", within_s=120)
+        await terminal.shows("Explanation of lines 8-12 of parser.py", within_s=240)
         ((_, said),) = await scene.replies()
         assert said.split()[0] in terminal.screen()

@@ -269,12 +269,13 @@ def test_what_is_left_of_a_suggestion(version: str, editors: Editors) -> None:
 
 @pytest.mark.slow
 @pytest.mark.model
+@pytest.mark.timeout(300)
 async def test_a_real_model_answers_and_completes(editors: Editors, scene: Scene) -> None:
     scene.use_real_model(24)
     async with neovim(editors, scene) as nvim:
         await nvim.attached()
         await nvim.command("Qmlx ask What does total do?")
-        await nvim.shows(re.compile(r"\d+ tokens read, \d+ kept, \d+ written"), 100)
+        await nvim.shows(re.compile(r"\d+ tokens read, \d+ kept, \d+ written"), 200)
         await nvim.type("Go")
         await nvim.keys("Enter")
         await nvim.type("def parse_lines(te")
