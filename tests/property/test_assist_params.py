@@ -29,7 +29,7 @@ def test_nothing_else_is_ever_raised(kind, arguments):
         found = assist_params(kind, arguments)
     except QuestionError:
         return
-    assert kind is Kind.ASK or found.uri is not None
+    assert kind is Kind.ASK or (found.uri or found.place) is not None
     assert kind not in (Kind.ASK, Kind.REWRITE) or found.text.strip()
     assert found.lines is None or 1 <= found.lines[0] <= found.lines[1]
     assert found.at is None or found.at >= 1
@@ -44,18 +44,18 @@ FOUND = {"range": CURSOR, "message": "m", "source": "ruff", "code": "E1", "sever
     ("kind", "arguments", "params"),
     [
         (Kind.ASK, ["q"], AssistParams("q")),
-        (Kind.ASK, ["q", "/a b.py", 3, {"sel": [5, 2]}], AssistParams("q", "file:///a%20b.py", (2, 5), 3)),
-        (Kind.ASK, ["q", "/a.py", "3", {"sel": [3, 3]}], AssistParams("q", "file:///a.py", None, 3)),
-        (Kind.ASK, ["q", "/a.py", None, {"sel": [4, 4]}], AssistParams("q", "file:///a.py", None, 4)),
-        (Kind.EXPLAIN, ["untitled:1", 3], AssistParams(None, "untitled:1", None, 3)),
-        (Kind.EXPLAIN, [{"uri": "file:///a", "range": SPAN}], AssistParams(None, "file:///a", (3, 4))),
+        (Kind.ASK, ["q", "/a b.py", 3, {"sel": [5, 2]}], AssistParams("q", place="/a b.py", lines=(2, 5), at=3)),
+        (Kind.ASK, ["q", "/a.py", "3", {"sel": [3, 3]}], AssistParams("q", place="/a.py", at=3)),
+        (Kind.ASK, ["q", "/a.py", None, {"sel": [4, 4]}], AssistParams("q", place="/a.py", at=4)),
+        (Kind.EXPLAIN, ["untitled:1", 3], AssistParams(place="untitled:1", at=3)),
+        (Kind.EXPLAIN, [{"uri": "file:///a", "range": SPAN}], AssistParams(uri="file:///a", lines=(3, 4))),
         (Kind.EXPLAIN, [{"textDocument": {"uri": "file:///a"}, "range": CURSOR, "workDoneToken": 7}],
-         AssistParams(None, "file:///a", None, 3, work_done_token=7)),
+         AssistParams(uri="file:///a", at=3, work_done_token=7)),
         (Kind.REWRITE, [{"uri": "file:///a", "instruction": "i", "root": "/r"}],
          AssistParams("i", "file:///a", root="/r")),
         (Kind.REWRITE, [{"uri": "file:///a", "instruction": "i", "text": "t"}], AssistParams("t", "file:///a")),
         (Kind.FIX, [{"uri": "file:///a", "diagnostic": FOUND}],
-         AssistParams(None, "file:///a", None, 3, Diagnostic(3, 2, "m", "ruff E1"))),
+         AssistParams(uri="file:///a", at=3, diagnostic=Diagnostic(3, 2, "m", "ruff E1"))),
     ],
 )  # fmt: skip
 def test_what_is_understood(kind, arguments, params):
