@@ -51,6 +51,7 @@ class Change(StrEnum):
     CALL_IDS = "ids of tool calls"
     CALL_ARGUMENTS = "arguments of a tool call, serialised anew"
     TOOL_ORDER = "order of the tools"
+    NO_TOOLS = "no tools any more"
     DATE = "a date in the system text"
     BLANK = "a blank at the end of an earlier message"
     EARLY_EDIT = "a line early in the context"
@@ -139,9 +140,8 @@ class Target(Protocol):
         """Raises Impossible."""
         ...
 
-    def limit_store(self, long_share: float) -> None:
-        """Restart with a quota of ``long_share`` times what the first conversation needs on disk. Raises
-        Impossible."""
+    def limit_store(self, share: float) -> None:
+        """Restart with a quota of ``share`` of what it has on disk now. Raises Impossible."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """From what a server says of a request to tokens. Pure.
 
-Servers say it in several ways: ``usage`` as OpenAI has it, with the cached tokens in one of several places; timings
-of llama.cpp, which count what was computed and what was cached; counts of Ollama, whose ``prompt_eval_count`` includes
-what was cached.
+Servers say it in several ways: ``usage`` as OpenAI has it, with the cached tokens in one of several places;
+timings of llama.cpp, which count what was computed and what was cached; counts of Ollama, whose
+``prompt_eval_count`` includes what was cached.
 
 Invariant: what a server does not say is None, never 0.
 """

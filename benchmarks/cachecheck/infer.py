@@ -1,8 +1,8 @@
 """What the time to the first token says of a server that does not say what it computed. Pure.
 
-The same run has cold turns: contexts that the server had never seen. A turn whose first token comes much sooner than
-a cold one of its size would was served from a cache; one that comes about as late was read again. In between, or where
-the cold turns themselves differ too much, nothing can be told, and the reason is given.
+The same run has cold turns: contexts that the server had never seen. A turn whose first token comes much sooner
+than a cold one of its size would was served from a cache; one that comes about as late was read again. In between,
+or where the cold turns themselves differ too much, nothing can be told, and the reason is given.
 
 Invariant: a judgement other than ``UNCLEAR`` rests on at least ``COLD_MIN`` cold turns of the same run that agree.
 """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.cachecheck.context import edited
@@ -74,33 +75,64 @@ def answered(body: Body, text: str) -> Body:
 def changed(body: Body, change: Change, reasoning: str = "") -> Body:
     """``body`` with ``change``; the thinking of its last reply was ``reasoning``."""
     made = copy.deepcopy(body)
-    messages: list[Message] = made["messages"]
-    if change is Change.FIELDS:
-        for number, message in enumerate(messages):
-            message |= {"id": f"msg_{number:04x}f1", "metadata": {"sent": f"2026-03-02T10:{number:02}:00Z"}}
-    elif change is Change.REASONING_SENT:
-        last = next(message for message in reversed(messages) if message["role"] == "assistant")
-        last["reasoning_content"] = reasoning
-    elif change is Change.CALL_IDS:
-        for message in messages:
-            for call in message.get("tool_calls", ()):
-                call["id"] = CALL_IDS[1]
-            if "tool_call_id" in message:
-                message["tool_call_id"] = CALL_IDS[1]
-    elif change is Change.CALL_ARGUMENTS:
-        for call in (call for message in messages for call in message.get("tool_calls", ())):
-            call["function"]["arguments"] = ARGUMENTS[1]
-    elif change is Change.TOOL_ORDER:
-        made["tools"].reverse()
-    elif change is Change.DATE:
-        messages[0]["content"] = messages[0]["content"].replace(*DATES)
-    elif change is Change.BLANK:
-        first = next(message for message in messages if message["role"] == "assistant")
-        first["content"] += " "
-    elif change is Change.EARLY_EDIT:
-        first = next(message for message in messages if message["role"] == "user")
-        first["content"] = edited(first["content"])
+    if change is Change.REASONING_SENT:
+        _last(made, "assistant")["reasoning_content"] = reasoning
+    elif change in _CHANGES:
+        _CHANGES[change](made)
     return made
+
+
+def _fields(body: Body) -> None:
+    for number, message in enumerate(body["messages"]):
+        message |= {"id": f"msg_{number:04x}f1", "metadata": {"sent": f"2026-03-02T10:{number:02}:00Z"}}
+
+
+def _call_ids(body: Body) -> None:
+    for message in body["messages"]:
+        for call in message.get("tool_calls", ()):
+            call["id"] = CALL_IDS[1]
+        if "tool_call_id" in message:
+            message["tool_call_id"] = CALL_IDS[1]
+
+
+def _call_arguments(body: Body) -> None:
+    for message in body["messages"]:
+        for call in message.get("tool_calls", ()):
+            call["function"]["arguments"] = ARGUMENTS[1]
+
+
+def _date(body: Body) -> None:
+    system = body["messages"][0]
+    system["content"] = system["content"].replace(*DATES)
+
+
+def _blank(body: Body) -> None:
+    _first(body, "assistant")["content"] += " "
+
+
+def _early_edit(body: Body) -> None:
+    first = _first(body, "user")
+    first["content"] = edited(first["content"])
+
+
+_CHANGES: dict[Change, Callable[[Body], object]] = {
+    Change.FIELDS: _fields,
+    Change.CALL_IDS: _call_ids,
+    Change.CALL_ARGUMENTS: _call_arguments,
+    Change.TOOL_ORDER: lambda body: body["tools"].reverse(),
+    Change.NO_TOOLS: lambda body: body.pop("tools"),
+    Change.DATE: _date,
+    Change.BLANK: _blank,
+    Change.EARLY_EDIT: _early_edit,
+}
+
+
+def _first(body: Body, role: str) -> Message:
+    return next(message for message in body["messages"] if message["role"] == role)
+
+
+def _last(body: Body, role: str) -> Message:
+    return next(message for message in reversed(body["messages"]) if message["role"] == role)
 
 
 def said(body: Body) -> str:

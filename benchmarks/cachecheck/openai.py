@@ -37,8 +37,8 @@ class OpenAI:
 
     def __init__(
         self, url: str, *, model: str | None = None, key: str | None = None, timeout_s: float = 600.0,
-        restart: str | None = None, extra: dict[str, Any] | None = None, clock: Callable[[], float] = time.perf_counter,
-        sleep: Callable[[float], None] = time.sleep,
+        restart: str | None = None, extra: dict[str, Any] | None = None,
+        clock: Callable[[], float] = time.perf_counter, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         base = urlsplit(url.rstrip("/"))
         if base.scheme not in ("http", "https") or not base.hostname:
@@ -82,7 +82,8 @@ class OpenAI:
             raise Impossible("no --restart command was given")
         if how is Restart.KILL:
             raise Impossible("the --restart command decides how the server is ended")
-        done = subprocess.run(self._restart, shell=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        quiet = subprocess.DEVNULL  # a server that it leaves behind must not hold our pipes
+        done = subprocess.run(self._restart, shell=True, check=False, stdin=quiet, stdout=quiet, stderr=quiet)
         if done.returncode:
             raise CheckError(f"The --restart command ended with {done.returncode}: {self._restart}")
         self._wait()
@@ -101,7 +102,7 @@ class OpenAI:
             else:
                 return
 
-    def limit_store(self, long_share: float) -> None:
+    def limit_store(self, share: float) -> None:
         raise Impossible("a server's quota cannot be set from outside")
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """From turns to a verdict and one sentence. Pure.
 
-The rule is one: of what the server has had before, was anything computed again? Where the client changed what it sent,
-reading on from that place is right. Where the text is the same, reading it again is the bug. A server that states
-nothing is judged by its time to the first token, as far as that goes.
+The rule is one: of what the server has had before, was anything computed again? Where the client changed what it
+sent, reading on from that place is right. Where the text is the same, reading it again is the bug. A server that
+states nothing is judged by its time to the first token, as far as that goes.
 
 Invariant: ``SOUND`` and ``BUG`` rest on the server's own numbers, or on a judgement that is not ``UNCLEAR``; in every
 other case the verdict is ``UNKNOWN`` and the sentence says why. What a client cannot do is ``IMPOSSIBLE``.
@@ -96,8 +96,8 @@ def continued(turn: Turn, before: Turn, cold: Sequence[Cold]) -> Ruling:
         return Ruling(Verdict.SOUND, f"only the last reply was read again: {cost}", "stated", again)
     if there.changed:
         sentence = (
-            f"the text is the same up to about token {there.same:,} and was read from token {turn.cached:,} on: right "
-            f"for a state that cannot be cut and goes back to a checkpoint, a loss otherwise; {cost}"
+            f"the text is the same up to about token {there.same:,} and was read from token {turn.cached:,} on: "
+            f"right for a state that cannot be cut and goes back to a checkpoint, a loss otherwise; {cost}"
         )
         return Ruling(Verdict.UNKNOWN, sentence, "stated", again)
     sentence = f"{there.same - turn.cached:,} tokens were read again although the text is the same: {cost}"
