@@ -50,14 +50,14 @@ def _reply(run: Run, control: Control) -> None:
 
 
 def _prefill(run: Run, control: Control, name: str, *, wait: bool) -> None:
-    cold_s = run.cold_s
-    if cold_s is None:
+    cold = run.cold_turn
+    if cold is None or cold.ttft_s is None:
         run.found(Bug.INTERRUPT, name, Ruling(Verdict.UNKNOWN, "no cold turn had a first token"))
         return
     conversation = run.new("prefill_wait" if wait else "prefill_once")
-    cut = run.ask(conversation, name, "cut", FIRST, cut_prefill_at=CUT_SHARE * cold_s)
+    cut = run.ask(conversation, name, "cut", FIRST, cut_prefill_at=CUT_SHARE * cold.ttft_s)
     if wait:
-        run.sleep(WAIT_FACTOR * cold_s)
+        run.sleep(WAIT_FACTOR * cold.ttft_s)
     again = run.ask(conversation, name, "again", FIRST)
-    ruling = verdict.prefill_cut(cut, again, cold_s, run.cold)
+    ruling = verdict.prefill_cut(cut, again, cold, run.cold)
     run.found(Bug.INTERRUPT, name, control.unless_broken(ruling), again)

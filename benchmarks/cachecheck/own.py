@@ -3,8 +3,8 @@
 Everything happens in a scratch home and in scratch projects, one for each conversation: the user's own are not
 touched. A context is a file of the project that is open in the editor; an edit of it is a change of that document.
 What a client of a stateless server does to the history cannot be done here, for a client sends none; it is reported
-as impossible. Reading ahead is off, so that a cold turn is cold, and a file may take as much of the model's context as
-there is; everything else is as it comes.
+as impossible. Reading ahead is off, so that a cold turn is cold, and a file may take as much of the model's context
+as there is; everything else is as it comes.
 
 Invariant: only processes that were started here are ended, by their pid.
 """

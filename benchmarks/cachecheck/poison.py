@@ -66,13 +66,13 @@ def _others(run: Run, count: int) -> None:
         run.begin("other long ones", f"other_{number}")
 
 
-def _restarted(run: Run, how: Restart) -> None:
+def _restarted(run: Run, how: Restart, behind: str = "loaded") -> None:
     run.target.restart(how)
-    _chats(run, f"loaded_{how.name.lower()}", 1)  # whatever is loaded at the first request is loaded now
+    _chats(run, f"{behind}_{how.name.lower()}", 1)  # whatever is loaded at the first request is loaded now
 
 
 def _quota(run: Run, long: _Long) -> None:
     run.target.limit_store(QUOTA_SHARE)
     long.goes_on("quota", "under the quota")
     _chats(run, "quota", run.options.chats)
-    _restarted(run, Restart.KILL)
+    _restarted(run, Restart.KILL, "quota")

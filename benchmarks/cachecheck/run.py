@@ -65,7 +65,7 @@ class Run:
     findings: list[Finding] = field(default_factory=list)
     turns: list[dict[str, Any]] = field(default_factory=list)
     _chars_per_token: float = CHARS_PER_TOKEN
-    _long_cold: list[float] = field(default_factory=list)
+    _long: list[Turn] = field(default_factory=list)
     _asked: int = 0
 
     def begin(self, scenario: str, name: str, *, tools: bool = False) -> tuple[Conversation, Turn]:
@@ -75,7 +75,7 @@ class Run:
         turn = self.ask(conversation, scenario, "cold", FIRST)
         self._note_cold(turn)
         if turn.ttft_s is not None:
-            self._long_cold.append(turn.ttft_s)
+            self._long.append(turn)
         return conversation, turn
 
     def new(self, name: str, *, tools: bool = False) -> Conversation:
@@ -104,9 +104,16 @@ class Run:
             self.cold.append(Cold(size, turn.ttft_s))
 
     @property
+    def cold_turn(self) -> Turn | None:
+        """A cold turn with a long context: the one of median time so far."""
+        timed = [(turn.ttft_s, number) for number, turn in enumerate(self._long) if turn.ttft_s is not None]
+        return self._long[statistics.median_low(timed)[1]] if timed else None
+
+    @property
     def cold_s(self) -> float | None:
-        """Seconds to the first token of a cold turn with a long context: the median so far."""
-        return statistics.median(self._long_cold) if self._long_cold else None
+        """Its seconds to the first token."""
+        turn = self.cold_turn
+        return None if turn is None else turn.ttft_s
 
     def ask(
         self, conversation: Conversation, scenario: str, step: str, question: str | None = None, *,

@@ -48,7 +48,7 @@ def not_done(error: Exception) -> Ruling:
 def _with_tools(run: Run, control: Control) -> None:
     names = (GOES_ON, *(change.value for change in WITH_TOOLS))
     try:
-        conversation, cold = run.begin(GOES_ON, "tools", tools=True)
+        conversation, _ = run.begin(GOES_ON, "tools", tools=True)
         shown = _tools_are_shown(run, conversation)
     except (Impossible, Refused) as error:
         for name in names:

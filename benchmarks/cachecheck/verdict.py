@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from benchmarks.cachecheck.conversation import PREFILL_CUT, Turn
-from benchmarks.cachecheck.infer import Cold, Judgement, Seen, judge
+from benchmarks.cachecheck.infer import EXPECTED_MIN_S, Cold, Judgement, Seen, judge
 from benchmarks.cachecheck.prefix import EXACT_SLACK_TOKENS, Had, common_chars, had
 
 KEPT_SHARE_MIN = 0.1
@@ -160,12 +160,16 @@ def _of_reply(follow_up: Turn, cut: Turn, uncut: Ruling) -> Ruling:
     return Ruling(Verdict.BUG, f"{sentence}; after a reply that was not cut they are not", "stated", lost)
 
 
-def prefill_cut(cut: Turn, again: Turn, cold_s: float | None, cold: Sequence[Cold]) -> Ruling:
-    """The same request after the client hung up before its first token."""
+def prefill_cut(cut: Turn, again: Turn, cold_turn: Turn, cold: Sequence[Cold]) -> Ruling:
+    """The same request after the client hung up before its first token, against a cold turn of that size."""
     if cut.finish != PREFILL_CUT:
         return Ruling(Verdict.UNKNOWN, "the reply began before the client hung up: use more tokens")
+    cold_s = cold_turn.ttft_s or 0.0
+    if cold_s < EXPECTED_MIN_S:
+        sentence = f"a cold turn takes {cold_s:.2f} s only, so half of it is no place to cut: use more tokens"
+        return Ruling(Verdict.UNKNOWN, sentence)
     late = ""
-    if again.ttft_s is not None and cold_s:
+    if again.ttft_s is not None:
         late = f"; first token after {again.ttft_s / cold_s:.2f} of a cold turn's time"
     if again.cached is None or again.prompt is None:
         seen = judge(again.ttft_s, size_of(again), cold)
@@ -173,8 +177,9 @@ def prefill_cut(cut: Turn, again: Turn, cold_s: float | None, cold: Sequence[Col
             sentence = f"nothing of the cut prefill was kept, or it ran on and was waited for: {seen.reason}"
             return Ruling(Verdict.UNKNOWN, sentence)
         return _by_time(again, again, None, seen)
-    if again.cached >= KEPT_SHARE_MIN * again.prompt:
-        sentence = f"{again.cached:,} of {again.prompt:,} tokens were kept{late}"
+    kept = again.cached - (cold_turn.cached or 0)
+    if kept >= KEPT_SHARE_MIN * again.prompt:
+        sentence = f"{kept:,} of {again.prompt:,} tokens were kept{late}"
         return Ruling(Verdict.SOUND, sentence, "stated")
     sentence = f"nothing of the cut prefill was kept: {again.computed:,} of {again.prompt:,} tokens computed{late}"
     return Ruling(Verdict.BUG, sentence, "stated", again.computed)
