@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,7 +41,7 @@ PARTS: dict[str, Callable[[Run, Control], None]] = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _arguments(arguments)
+    given = parse(arguments)
     try:
         report = check(_target(given), given)
         print(table(report))
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(report.bugs)
 
 
-def check(target: Target, given: argparse.Namespace) -> Report:
+def check(target: Target, given: argparse.Namespace, sleep: Callable[[float], None] = time.sleep) -> Report:
     """All that was asked for, at every size; the target is closed at the end, however it comes."""
     load, runs = os.getloadavg()[0], []
     try:
@@ -63,7 +64,7 @@ def check(target: Target, given: argparse.Namespace) -> Report:
         for tokens in given.tokens:
             tell(f"{target.name}, contexts of {tokens:,} tokens")
             options = Options(tokens, given.chats, given.seed)
-            runs.append(one := Run(target, options, tell))
+            runs.append(one := Run(target, options, tell, sleep))
             controlled = control(one)
             for name in given.only or PARTS:
                 tell(f"{name} …")
@@ -111,7 +112,7 @@ def _model(name: str) -> str:
     return str(resolve(name, where.models, lambda _done, _total, _what: None, lambda: False))
 
 
-def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.cachecheck", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

@@ -89,12 +89,11 @@ class OpenAI:
         self._wait()
 
     def _wait(self) -> None:
+        """Until somebody listens. Nothing is asked: some servers answer no other question than a chat."""
         deadline = self.wire.clock() + LISTEN_S
         while True:
             try:
-                self.wire.get("/models")
-            except Refused:
-                return  # it listens, though it has no such list
+                self.wire.connect().close()
             except CheckError:
                 if self.wire.clock() > deadline:
                     raise

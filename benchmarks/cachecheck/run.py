@@ -73,8 +73,8 @@ class Run:
         Impossible."""
         conversation = self.new(name, tools=tools)
         turn = self.ask(conversation, scenario, "cold", FIRST)
-        self._note_cold(turn)
-        if turn.ttft_s is not None:
+        if not tools:  # tools are the same in every run, so that a server may know them
+            self._note_cold(turn)
             self._long.append(turn)
         return conversation, turn
 
@@ -85,13 +85,15 @@ class Run:
         return self.target.new(name, context(name, chars, self.options.seed), tools=tools)
 
     def learn(self) -> None:
-        """The ratio of tokens to characters, from a small cold turn."""
+        """The ratio of tokens to characters, from a small cold turn. What is loaded at the first request is loaded
+        by one without a context."""
         name = f"sample_{self.options.tokens}"
+        bare = self.ask(self.target.new(f"first_{self.options.tokens}", None), "sample", "no context", FIRST)
         sample = context(name, SAMPLE_CHARS, self.options.seed)
         turn = self.ask(self.target.new(name, sample), "sample", "cold", FIRST)
         self._note_cold(turn)
-        if turn.prompt:
-            self._chars_per_token = len(sample.text) / turn.prompt
+        if turn.prompt and bare.prompt and turn.prompt > bare.prompt:
+            self._chars_per_token = len(sample.text) / (turn.prompt - bare.prompt)
 
     def _note_cold(self, turn: Turn) -> None:
         if turn.prompt is not None and (turn.cached or 0) > COLD_SHARE_MAX * turn.prompt:
@@ -99,7 +101,7 @@ class Run:
                 f"The server knows a context that should be new to it ({turn.cached} of {turn.prompt} tokens were "
                 "cached): it was checked before with this seed. Give another --seed."
             )
-        size = verdict.size_of(turn)
+        size = turn.computed or verdict.size_of(turn)
         if size and turn.ttft_s:
             self.cold.append(Cold(size, turn.ttft_s))
 

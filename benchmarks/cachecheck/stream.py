@@ -71,11 +71,14 @@ class Wire:
         reply = Reply()
         link = self.connect()
         wire = link.sock
+        closing = contextlib.ExitStack()
+        closing.callback(_hang_up, link, wire)
         try:
             if cut_prefill_at is not None:
                 wire.settimeout(max(cut_prefill_at, 1e-3))
             link.request("POST", f"{self.base.path}/chat/completions", json.dumps(body), self.headers)
             answer = link.getresponse()
+            closing.enter_context(answer)
             if answer.status != http.client.OK:
                 raise Refused(f"The server refused a request: {_json_error(answer.status, answer.read())}")
             for chunk in _chunks(answer):
@@ -99,7 +102,7 @@ class Wire:
         except (OSError, http.client.HTTPException) as error:
             raise CheckError(f"The server broke off a request: {error!r}.") from error
         finally:
-            _hang_up(link, wire)
+            closing.close()
         reply.total_s = self.clock() - began
         return reply
 
