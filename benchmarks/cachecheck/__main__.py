@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -44,12 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parse(arguments)
     try:
         report = check(_target(given), given)
-        print(table(report))
+        if report.findings:
+            print(table(report))
         if given.json:
             text = json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
             Path(given.json).write_text(text + "\n", encoding="utf-8")
-        if given.plot:
+        if given.plot and report.findings:
             draw([report.as_dict()], Path(given.plot))
+        if report.error is not None:
+            raise CheckError(report.error)
     except (QmlxError, OSError) as error:
         print(f"cachecheck: {error}", file=sys.stderr)
         return 2
@@ -57,24 +61,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(target: Target, given: argparse.Namespace, sleep: Callable[[float], None] = time.sleep) -> Report:
-    """All that was asked for, at every size; the target is closed at the end, however it comes."""
-    load, runs = os.getloadavg()[0], []
+    """All that was asked for, at every size. The target is closed at the end, however it comes; what was found before
+    an error is in the report, too."""
+    load, runs, about, failed = os.getloadavg()[0], [], {"kind": target.name}, None
     try:
-        about = target.about()
         for tokens in given.tokens:
             tell(f"{target.name}, contexts of {tokens:,} tokens")
-            options = Options(tokens, given.chats, given.seed)
-            runs.append(one := Run(target, options, tell, sleep))
+            runs.append(one := Run(target, Options(tokens, given.chats, given.seed), tell, sleep))
             controlled = control(one)
+            about = target.about()
             for name in given.only or PARTS:
                 tell(f"{name} …")
                 PARTS[name](one, controlled)
+    except QmlxError as error:
+        failed = str(error)
     finally:
         target.close()
-    options_told: dict[str, Any] = {"tokens": given.tokens, "chats": given.chats, "seed": given.seed}
+    options: dict[str, Any] = {"tokens": given.tokens, "chats": given.chats, "seed": given.seed}
     return Report(
-        datetime.now(UTC).date().isoformat(), machine(), (load, os.getloadavg()[0]), about, options_told,
-        [finding for one in runs for finding in one.findings], [turn for one in runs for turn in one.turns],
+        datetime.now(UTC).date().isoformat(), machine(), (load, os.getloadavg()[0]), about, options,
+        [finding for one in runs for finding in one.findings], [turn for one in runs for turn in one.turns], failed,
     )  # fmt: skip
 
 
@@ -143,5 +149,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
+def _end(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)  # so that what was started is ended
+
+
 if __name__ == "__main__":
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, _end)
     sys.exit(main())

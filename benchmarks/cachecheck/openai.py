@@ -51,6 +51,7 @@ class OpenAI:
         self._restart = restart
         self._sleep = sleep
         self._usage = True
+        self._by: str | None = None
         self._fixed: dict[str, Any] = {"model": model or self._first_model(), "temperature": 0, **(extra or {})}
 
     def _first_model(self) -> str:
@@ -61,7 +62,7 @@ class OpenAI:
             raise CheckError(f"{self.name} lists no model: name one with --model.") from error
 
     def about(self) -> dict[str, Any]:
-        return {"kind": "openai", "url": self.name, **self._fixed}
+        return {"kind": "openai", "url": self.name, "system_fingerprint": self._by, **self._fixed}
 
     def new(self, name: str, context: Context | None, *, tools: bool = False) -> Resent:
         return Resent(self, messages.opening(context, tools=tools))
@@ -69,13 +70,16 @@ class OpenAI:
     def request(self, body: dict[str, Any], max_tokens: int, **cut: Any) -> Reply:
         whole = {**self._fixed, **body, "stream": True, "max_tokens": max_tokens}
         if self._usage:
-            try:
-                return self.wire.stream({**whole, "stream_options": {"include_usage": True}}, **cut)
-            except Refused as error:
-                if "stream_options" not in str(error):
-                    raise
-                self._usage = False  # an older server: it states less
-        return self.wire.stream(whole, **cut)
+            whole["stream_options"] = {"include_usage": True}
+        try:
+            reply = self.wire.stream(whole, **cut)
+        except Refused as error:
+            if not self._usage or "stream_options" not in str(error):
+                raise
+            self._usage = False  # an older server: it states less
+            return self.request(body, max_tokens, **cut)
+        self._by = reply.by or self._by
+        return reply
 
     def restart(self, how: Restart) -> None:
         if self._restart is None:

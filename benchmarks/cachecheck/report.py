@@ -23,7 +23,8 @@ HEAD = ("tokens", "scenario", "prompt", "cached", "computed", "had", "1st token"
 
 @dataclass(frozen=True)
 class Report:
-    """Of one run. ``load`` is the machine's load average at its beginning and its end."""
+    """Of one run. ``load`` is the machine's load average at its beginning and its end, ``error`` why the run ended
+    before that."""
 
     when: str
     machine: Mapping[str, Any]
@@ -32,6 +33,7 @@ class Report:
     options: Mapping[str, Any]
     findings: Sequence[Finding]
     turns: Sequence[Mapping[str, Any]]
+    error: str | None = None
 
     @property
     def bugs(self) -> bool:
@@ -44,7 +46,8 @@ class Report:
         }
         return {
             "cachecheck": FORMAT, "when": self.when, "machine": dict(self.machine), "load": list(self.load),
-            "target": dict(self.target), "options": dict(self.options), "verdicts": verdicts,
+            "target": dict(self.target), "options": dict(self.options), "error": self.error,
+            "verdicts": verdicts,
             "findings": [finding.as_dict() for finding in self.findings],
             "turns": [dict(turn) for turn in self.turns],
         }  # fmt: skip

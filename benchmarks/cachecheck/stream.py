@@ -23,7 +23,8 @@ ERROR_CHARS = 300
 
 @dataclass
 class Reply:
-    """What came of a request. ``finish`` is the server's word, or that the client cut it."""
+    """What came of a request. ``finish`` is the server's word, or that the client cut it; ``by`` is what the server
+    calls itself and its versions, where it does."""
 
     text: str = ""
     reasoning: str = ""
@@ -32,6 +33,7 @@ class Reply:
     stated: Stated = field(default_factory=Stated)
     ttft_s: float | None = None
     total_s: float = 0.0
+    by: str | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
 def _take(chunk: dict[str, Any], reply: Reply) -> bool:
     """Add ``chunk``; whether it was a piece of the reply."""
     reply.stated = read(chunk, reply.stated)
+    reply.by = chunk.get("system_fingerprint") or reply.by
     choices = chunk.get("choices") or [{}]
     delta = choices[0].get("delta") or {}
     text = delta.get("content") or ""

@@ -173,7 +173,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.fake.keep(prompt if self.fake.faults.cut_reply else prompt + produced)
             return
         self.event({"choices": [{"delta": {}, "finish_reason": "length"}]})
-        self.event({"choices": [], **self.fake.usage(len(prompt), cached, length)})
+        self.event({"choices": [], "system_fingerprint": "fake-1", **self.fake.usage(len(prompt), cached, length)})
         self.wfile.write(b"data: [DONE]\n\n")
         self.fake.keep(prompt + produced)
 

@@ -127,6 +127,7 @@ def test_the_exit_code_says_whether_there_is_a_bug(
     assert data["verdicts"]["stability"]["verdict"] in out.lower()
     assert data["options"]["tokens"] == [300]
     assert data["target"]["model"] == "fake-model"
+    assert data["target"]["system_fingerprint"] == "fake-1"
     assert len(data["turns"]) == err.count(" computed, first token ")
 
 
@@ -160,8 +161,23 @@ def test_what_makes_no_sense_is_one_line(capsys: pytest.CaptureFixture[str], giv
     assert words in line
 
 
+def test_what_was_found_before_an_error_is_not_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "report.json"
+    with serving(Fake()) as fake:
+        given = [fake.url, "--tokens", "300", "--chats", "1", "--restart", "exit 3", "--json", str(file)]
+        assert command.main([*given, "--only", "poison"]) == 2
+    out, err = capsys.readouterr()
+    assert err.splitlines()[-1] == "cachecheck: The --restart command ended with 3: exit 3"
+    assert "after 1 short chats" in out
+    data = json.loads(file.read_text())
+    assert data["error"] == "The --restart command ended with 3: exit 3"
+    assert data["verdicts"]["poison"]["verdict"] == "sound"
+
+
 def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
     with serving(Fake()) as fake:
         url = fake.url
     assert command.main([url, "--model", "m"]) == 2  # it is closed now
-    assert "Nothing answers at" in capsys.readouterr().err.splitlines()[-1]
+    out, err = capsys.readouterr()
+    assert "Nothing answers at" in err.splitlines()[-1]
+    assert out == ""
