@@ -117,11 +117,13 @@ def _hang_up(link: http.client.HTTPConnection, wire: socket.socket) -> None:
 
 
 def _chunks(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """The objects of a stream of events; comments and its end are left out."""
+    """The objects of a stream of events. Other lines (comments, its end) are an empty one: they are a sign of life,
+    and nothing more, so whoever waits must look at the clock."""
     while line := answer.readline():
         name, _, value = line.strip().partition(b":")
         value = value.strip()
         if name != b"data" or value == b"[DONE]":
+            yield {}
             continue
         try:
             chunk = json.loads(value)

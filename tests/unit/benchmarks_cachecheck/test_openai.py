@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,19 @@ from benchmarks.cachecheck.openai import OpenAI
 from tests.unit.benchmarks_cachecheck.fake_server import Fake, serving
 
 LONG = 128
+
+
+@contextmanager
+def listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
 
 
 def client(fake: Fake, **options: Any) -> OpenAI:
@@ -86,6 +100,27 @@ def test_a_change_is_for_once() -> None:
     assert len(fake.bodies[2]["messages"]) == 4
 
 
+def test_signs_of_life_do_not_keep_a_client_from_hanging_up() -> None:
+    ended = threading.Event()
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_arguments: Any) -> None:
+            return None
+
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                while True:
+                    self.wfile.write(b": keepalive 1/2\n\n")
+            ended.set()
+
+    with listening(Handler) as url:
+        turn = OpenAI(url, model="m", timeout_s=30).new("a", None).turn("Why?", max_tokens=4, cut_prefill_at=0.01)
+        assert ended.wait(20)
+    assert (turn.finish, turn.ttft_s) == (PREFILL_CUT, None)
+
+
 # --- servers that do not do their part ------------------------------------------------------------------------------
 
 
@@ -109,15 +144,8 @@ def answering(status: int, body: bytes, kind: str = "application/json") -> Itera
                 self.end_headers()
                 self.wfile.write(body)
 
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}/v1/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as url:
+        yield f"{url}/v1/", asked
 
 
 @pytest.mark.parametrize(
