@@ -3,7 +3,8 @@
 What a server had to compute, at least, is on one axis, and what it computed on the other, both logarithmic: on the
 diagonal nothing is read twice, on the upper edge of the cloud everything is read again. Each server has a colour (of
 a palette that colour-blind people can tell apart, and that differs in print by lightness) and each bug a sign; the
-raw points are shown, nothing is averaged. What a server does not state is not in the picture.
+raw points are shown, nothing is averaged. What a server does not state is not in the picture, nor are prefills that
+were cut: how far they had come is not known.
 
 Invariant: drawing changes nothing else; the same reports give the same picture, byte for byte.
 """
@@ -71,12 +72,11 @@ def points(report: Report) -> list[dict[str, Any]]:
     for finding in report["findings"]:
         evidence = finding["evidence"]
         prompt, computed, had = (evidence.get(name) for name in ("prompt", "computed", "had"))
-        if prompt is None or computed is None:
+        if prompt is None or computed is None or had is None:
             continue
-        least = prompt if had is None else prompt - had
         found.append({
             "bug": finding["bug"], "scenario": finding["scenario"], "verdict": finding["verdict"],
-            "least": max(1, least), "computed": max(1, computed), "again": finding["again"] or 0,
+            "least": max(1, prompt - had), "computed": max(1, computed), "again": finding["again"] or 0,
         })  # fmt: skip
     return found
 
