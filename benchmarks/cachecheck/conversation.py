@@ -32,6 +32,10 @@ class Impossible(Exception):
     """A client cannot do this with the target, by construction; ``str`` says why, as half a sentence."""
 
 
+class NotTested(Exception):
+    """Nothing was tried: the model or the arguments lack what it needs; ``str`` says what, as half a sentence."""
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """A source file that a conversation is about."""
@@ -113,7 +117,7 @@ class Conversation(Protocol):
 
     def changed(self, question: str, change: Change, *, max_tokens: int) -> Turn:
         """Ask with ``change`` made to what was sent before; where the client keeps the history, only for once.
-        Raises Impossible."""
+        Raises Impossible or NotTested."""
         ...
 
     def measured(self, cut: Turn, follow_up: Turn) -> Turn:
@@ -137,7 +141,7 @@ class Target(Protocol):
         ...
 
     def restart(self, how: Restart) -> None:
-        """Raises Impossible."""
+        """Raises Impossible or NotTested."""
         ...
 
     def limit_store(self, share: float) -> None:

@@ -21,6 +21,7 @@ from benchmarks.cachecheck.conversation import (
     CheckError,
     Context,
     Impossible,
+    NotTested,
     Refused,
     Restart,
     Turn,
@@ -82,10 +83,10 @@ class OpenAI:
         return reply
 
     def restart(self, how: Restart) -> None:
-        if self._restart is None:
-            raise Impossible("no --restart command was given")
         if how is Restart.KILL:
             raise Impossible("the --restart command decides how the server is ended")
+        if self._restart is None:
+            raise NotTested("no --restart command was given")
         quiet = subprocess.DEVNULL  # a server that it leaves behind must not hold our pipes
         done = subprocess.run(self._restart, shell=True, check=False, stdin=quiet, stdout=quiet, stderr=quiet)
         if done.returncode:
@@ -141,7 +142,7 @@ class Resent:
             assert self._last is not None
             return self._ask(self._last, max_tokens)
         if change in (Change.REASONING_SENT, Change.REASONING_DROPPED) and not self._reasoning:
-            raise Impossible("the model did not think")
+            raise NotTested("the model did not think")
         body = messages.changed(self._body, change, self._reasoning)
         return self._ask(messages.asked(body, question), max_tokens)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from benchmarks.cachecheck.conversation import Conversation, Impossible, Restart, Turn
+from benchmarks.cachecheck.conversation import Conversation, Impossible, NotTested, Restart, Turn
 from benchmarks.cachecheck.run import Control, Run
 from benchmarks.cachecheck.stability import not_done
 from benchmarks.cachecheck.verdict import Bug
@@ -41,7 +41,7 @@ class _Long:
         self.goes_on(name, "before")
         try:
             happens()
-        except Impossible as error:
+        except (Impossible, NotTested) as error:
             self._run.found(Bug.POISON, name, not_done(error))
             return
         before = self.last

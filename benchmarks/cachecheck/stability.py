@@ -6,7 +6,7 @@ request is then compared with that turn.
 
 from __future__ import annotations
 
-from benchmarks.cachecheck.conversation import Change, Conversation, Impossible, Refused, Turn
+from benchmarks.cachecheck.conversation import Change, Conversation, Impossible, NotTested, Refused, Turn
 from benchmarks.cachecheck.run import Control, Run
 from benchmarks.cachecheck.verdict import Bug, Ruling, Verdict
 
@@ -33,7 +33,7 @@ def findings(run: Run, control: Control) -> None:
 def _changed(run: Run, control: Control, conversation: Conversation, change: Change, before: Turn) -> None:
     try:
         turn = conversation.changed(run.question(), change, max_tokens=run.options.max_tokens)
-    except (Impossible, Refused) as error:
+    except (Impossible, NotTested, Refused) as error:
         run.found(Bug.STABILITY, change.value, not_done(error))
         return
     run.note(change.value, "changed", turn)
@@ -50,7 +50,7 @@ def _with_tools(run: Run, control: Control) -> None:
     try:
         conversation, _ = run.begin(GOES_ON, "tools", tools=True)
         shown = _tools_are_shown(run, conversation)
-    except (Impossible, Refused) as error:
+    except (Impossible, NotTested, Refused) as error:
         for name in names:
             run.found(Bug.STABILITY, name, not_done(error))
         return

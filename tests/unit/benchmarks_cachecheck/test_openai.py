@@ -13,7 +13,16 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cachecheck.conversation import CUT, PREFILL_CUT, Change, CheckError, Impossible, Refused, Restart
+from benchmarks.cachecheck.conversation import (
+    CUT,
+    PREFILL_CUT,
+    Change,
+    CheckError,
+    Impossible,
+    NotTested,
+    Refused,
+    Restart,
+)
 from benchmarks.cachecheck.openai import OpenAI
 from tests.unit.benchmarks_cachecheck.fake_server import Fake, serving
 
@@ -200,7 +209,7 @@ def test_what_is_no_url_is_refused(url: str) -> None:
 
 def test_restarts_are_a_command_of_the_users(tmp_path: Path) -> None:
     with serving(Fake()) as fake:
-        with pytest.raises(Impossible, match="no --restart command"):
+        with pytest.raises(NotTested, match="no --restart command"):
             client(fake).restart(Restart.ORDERLY)
         target = client(fake, restart=f"touch {tmp_path}/done")
         target.restart(Restart.ORDERLY)

@@ -51,11 +51,8 @@ def test_a_sound_server_has_none(sound: Report) -> None:
     report = sound
     assert of(report, Verdict.BUG) == set()
     assert verdicts(report) == {"stability": "sound", "interrupt": "sound", "poison": "sound"}
-    assert of(report, Verdict.UNKNOWN) == set()
-    assert of(report, Verdict.IMPOSSIBLE) == {
-        "thinking sent back", "thinking not sent back", "after kill -9",
-        "quota of 50% of what is stored, then kill -9",
-    }  # fmt: skip
+    assert of(report, Verdict.UNKNOWN) == {"thinking sent back", "thinking not sent back"}  # the model does not
+    assert of(report, Verdict.IMPOSSIBLE) == {"after kill -9", "quota of 50% of what is stored, then kill -9"}
     assert not report.bugs
 
 
@@ -133,7 +130,8 @@ def test_thinking_is_tested_with_a_model_that_thinks() -> None:
 def test_tools_that_are_not_shown_are_not_tested() -> None:
     report = run(Fake(shows_tools=False), "--only", "stability")
     assert of(report, Verdict.UNKNOWN) == {
-        "with tools, goes on", "ids of tool calls", "arguments of a tool call, serialised anew", "order of the tools"
+        "with tools, goes on", "ids of tool calls", "arguments of a tool call, serialised anew", "order of the tools",
+        "thinking sent back", "thinking not sent back",
     }  # fmt: skip
 
 
