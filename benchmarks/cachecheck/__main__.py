@@ -150,7 +150,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def _end(number: int, _frame: object) -> None:
-    raise SystemExit(128 + number)  # so that what was started is ended
+    """What was started is ended, and what was found is reported."""
+    raise CheckError(f"The check was stopped by {signal.Signals(number).name}.")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,23 @@ def test_what_was_found_before_an_error_is_not_lost(tmp_path: Path, capsys: pyte
     data = json.loads(file.read_text())
     assert data["error"] == "The --restart command ended with 3: exit 3"
     assert data["verdicts"]["poison"]["verdict"] == "sound"
+
+
+def test_what_was_found_before_a_signal_is_not_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "report.json"
+    before = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, command._end)
+    try:
+        monkeypatch.setitem(command.PARTS, "poison", lambda _run, _control: signal.raise_signal(signal.SIGTERM))
+        with serving(Fake()) as fake:
+            assert command.main([fake.url, "--tokens", "300", "--only", "poison", "--json", str(file)]) == 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert capsys.readouterr().err.splitlines()[-1] == "cachecheck: The check was stopped by SIGTERM."
+    (found,) = json.loads(file.read_text())["findings"]
+    assert (found["scenario"], found["verdict"]) == ("conversation goes on", "sound")
 
 
 def test_nobody_listens(capsys: pytest.CaptureFixture[str]) -> None:
