@@ -81,8 +81,8 @@ class Own:
         self._client: Client | None = None
 
     def about(self) -> dict[str, Any]:
-        status = self.client.request("qmlx/status", {})
-        return {"kind": "qmlx", "model": status["model"].get("name", self._model), "store": status["store"]}
+        store = self.client.request("qmlx/status", {})["store"]
+        return {"kind": "qmlx", "model": Path(self._model).name, "store": store}  # a path is nobody's business
 
     @property
     def client(self) -> Client:

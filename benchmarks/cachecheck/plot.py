@@ -24,6 +24,7 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000")
 SIGNS = {"stability": "o", "interrupt": "s", "poison": "^"}
 KINDS = (".svg", ".png")
 INCHES, DPI = (8.0, 6.0), 160
+SIDES = (3, -9)  # points above and below a sign, in turns, for signs of a kind stand close together
 LABELS_MAX = 8
 """Scenarios that are named in the picture: the bugs that cost most."""
 
@@ -93,7 +94,7 @@ def _name_the_worst(axes: Any, reports: Sequence[Report]) -> None:
         if found["scenario"] not in named and len(named) < LABELS_MAX:
             named.add(found["scenario"])
             axes.annotate(
-                found["scenario"], (found["least"], found["computed"]), xytext=(8, -3), fontsize=7,
+                found["scenario"], (found["least"], found["computed"]), xytext=(8, SIDES[len(named) % 2]), fontsize=7,
                 textcoords="offset points",
             )  # fmt: skip
 
@@ -106,7 +107,7 @@ def _finish(axes: Any, reports: Sequence[Report]) -> None:
         "nothing read twice", ends[:1] * 2, xytext=(12, 2), textcoords="offset points", fontsize=7, rotation=0
     )
     axes.set(
-        xscale="log", yscale="log", xlabel="tokens that had to be computed at least",
+        xscale="log", yscale="log", xlabel="tokens that had to be computed at least, had the client changed nothing",
         ylabel="tokens computed, as the server states",
     )  # fmt: skip
     axes.set_title(_title(reports), fontsize=9)
