@@ -61,5 +61,5 @@ $(VENV)/installed: $(VENV)/python pyproject.toml constraints.txt
 	@touch $@
 
 $(VENV)/tests: $(VENV)/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test,bench]'
 	@touch $(VENV)/installed $@
