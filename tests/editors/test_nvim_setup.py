@@ -14,6 +14,7 @@ import pytest
 from tests.editors.conftest import Editors
 from tests.editors.nvim_editor import PLUGIN, STANDARD, VERSIONS, neovim, readme
 from tests.editors.scene import Scene
+from tests.editors.terminal import settled
 from tests.editors.test_nvim import ended
 
 both = pytest.mark.parametrize("version", VERSIONS)
@@ -49,8 +50,8 @@ async def test_checkhealth_says_why_the_server_does_not_start(editors: Editors, 
     (scene.home / "config" / "config.toml").write_text("[model]\ncolour = 1\n")
     async with neovim(editors, scene, columns=200) as nvim:
         await nvim.shows("unknown key model.colour")
-        await nvim.keys("Enter")
-        await nvim.terminal.hides("traceback")
+        while "Press ENTER" in await settled(nvim.terminal):  # for each of Neovim's own messages
+            await nvim.keys("Enter")
         await nvim.command("Qmlx health")
         await nvim.shows(re.compile(r"ERROR qmlx-lsp: .*config.toml: unknown key model.colour"))
 
@@ -117,7 +118,7 @@ async def test_a_missing_server_is_one_clear_line(version: str, editors: Editors
         assert str(messages).count("not on the PATH") == 2, "once by itself, once when it was wanted"
         assert "stack traceback" not in messages
         await nvim.command("checkhealth qmlx")
-        await nvim.shows("`qmlx-lsp` is not on the PATH")
+        await nvim.shows(re.compile("ERROR .?qmlx-lsp.? is not on the PATH"))  # the quotes may be concealed
 
 
 @both
