@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -211,8 +212,10 @@ async def test_a_second_window_has_the_same_conversation_and_sees_its_cost(
     await window.ask_in_chat("Who are you?")
     await expect(second.status).to_contain_text("answering", timeout=WAIT_MS)
     await expect(window.reply).to_contain_text("One conversation.", timeout=WAIT_MS)
-    await second.ready()
-    await window.ready()
+    await expect(window.reply).to_contain_text(re.compile(r"[\d,]+ kept"), timeout=WAIT_MS)
+    kept = re.findall(r"[\d,]+ kept", await window.reply.inner_text())[-1]
+    for one in (window, second):
+        await expect(one.status).to_contain_text(kept, timeout=WAIT_MS)
     assert await second.figures() == await window.figures()
     await second.command("qmlx: Show the Conversation")
     await expect(second.lines).to_contain_text("The conversation about project", timeout=WAIT_MS)

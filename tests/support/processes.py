@@ -87,7 +87,8 @@ class Home:
 
 @asynccontextmanager
 async def home() -> AsyncIterator[Home]:
-    with tempfile.TemporaryDirectory(prefix="q") as base:  # a short path: sockets
+    # A short path, for sockets; what is being ended may still write while it is removed.
+    with tempfile.TemporaryDirectory(prefix="q", ignore_cleanup_errors=True) as base:
         made = Home(Path(base))
         try:
             yield made
