@@ -69,5 +69,7 @@ class Running:
         for listener in tuple(self._listeners):
             try:
                 listener(root, answer)
-            except Exception:
+            except (
+                Exception
+            ):  # a status line that cannot be told must not end a turn: it is logged, with its traceback
                 logger.exception("a listener failed")
