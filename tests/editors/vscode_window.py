@@ -113,11 +113,25 @@ class Window:
         await self.page.keyboard.press("Enter")
 
     async def pick(self, folder: Path, button: str) -> None:
-        """In the dialog for files and folders."""
+        """In the dialog for files and folders, which writes a folder of its own into its box once it has read it."""
         choose = self.page.get_by_role("button", name=button)
+        box = self.page.locator(".quick-input-widget input").first
         await choose.wait_for()
-        await self.page.locator(".quick-input-widget input").first.fill(f"{folder}/")
-        await choose.click()
+        for patience_ms in (
+            5_000,
+            5_000,
+            WAIT_MS,
+        ):  # what it writes late takes the place of what was typed: once more
+            await expect(box).to_have_value(re.compile("/"), timeout=WAIT_MS)
+            await expect(self.first).to_be_visible(timeout=WAIT_MS)
+            await box.fill(f"{folder}/")
+            with contextlib.suppress(AssertionError):
+                await expect(self.first).to_be_visible(timeout=patience_ms)
+                await expect(box).to_have_value(f"{folder}/", timeout=patience_ms)
+                await choose.click()
+                await expect(choose).to_be_hidden(timeout=patience_ms)
+                return
+        await expect(choose).to_be_hidden(timeout=WAIT_MS)
 
     async def file(self, name: str, line: int | None = None) -> None:
         """Open a file, with the cursor at the end of ``line``."""
