@@ -89,6 +89,7 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Engine:
     prefill_chunk_tokens: int = _number(256, 1, 65_536, "tokens of a forward pass; a cancel waits for one")
+    tail_tokens: int = _number(64, 0, 65_536, "tokens at the end of what is new that are read with the reply's head")
     queue_max: int = _number(256, 1, 100_000, "requests that may wait for the model")
     draft_rows: int = _number(
         0, 0, 256, "rows of a pass at most where a reply copies code; 0: measured once per model, 1: one by one"

@@ -4,10 +4,14 @@ Runs on the engine thread against any backend.
 
 Invariant: whatever ends it (end token, length, stop, cancel in prefill, cancel in decode, an error), on return
 ``position`` equals the number of ids the state has really read, and ``ids`` are exactly the ids it produced. After
-an error the state stands at the last chunk boundary, before the header, whatever ``ids`` had been produced; if that
-cannot be reached the state is dropped and ``position`` is None.
+an error the state stands at the last chunk boundary, before the pass over the header, whatever ``ids`` had been
+produced; if that cannot be reached the state is dropped and ``position`` is None.
 Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token, but for the
 one that may close a reply with a ``source``.
+
+A short last chunk (``tail_tokens``) is read in one pass with the header: a pass over few tokens costs what reading the
+weights costs, and a question behind a conversation is often no longer than that. What ends before the reply's first
+token, an error or an empty reply, then leaves these tokens unread.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ class Job:
     reads ``prefill`` only. ``points`` are numbers of ids of ``prefill``, ascending: a chunk ends there and
     ``at_point`` is called, which may look at the state and must neither change nor fail it. ``bases`` are numbers of
     the same kind, where branches could stand while the reply is computed; they can stand where it begins as well.
-    ``source`` are ids that the reply is likely to copy.
+    ``source`` are ids that the reply is likely to copy. A last chunk of at most ``tail_tokens`` goes with the header.
     """
 
     state: StateId
@@ -48,6 +52,7 @@ class Job:
     at_point: Callable[[Backend], None] = lambda _backend: None
     bases: Sequence[int] = ()
     source: Sequence[int] = ()
+    tail_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +96,24 @@ class _Run:
         self.safe: Mark = backend.mark(job.state)
         self.ids: list[int] = []
         self.header_read = False
+        self.head: Sequence[int] = job.header
         self.prefilled = 0
         note_base(backend, job.state)
         self.read_at: float | None = None
         self.first_token_at: float | None = None
 
     def read(self, cancelled: Callable[[], bool], on_prefill: Callable[[int, int], None]) -> Finish | None:
-        """Prefill chunk by chunk. Returns how the reply ended, or None when it is to go on."""
+        """Prefill chunk by chunk, but for a tail that goes with the header. Returns how the reply ended, or None when
+        it is to go on."""
         total, done = len(self.job.prefill), 0
         points = deque(sorted({*self.job.points, *self.job.bases}))
         while done < total:
             self.others()
             if cancelled():
                 return Finish.CANCELLED
+            if self._is_tail(total - done) and not points:
+                self.head = [*self.job.prefill[done:], *self.job.header]
+                break
             chunk = self.job.prefill[done : min(done + self.job.chunk_tokens, points[0] if points else total)]
             self.backend.prefill(self.job.state, chunk)
             done += len(chunk)
@@ -121,18 +131,21 @@ class _Run:
             return Finish.CANCELLED
         return Finish.COMPLETE if self.job.max_tokens == 0 else None
 
+    def _is_tail(self, left: int) -> bool:
+        return bool(self.job.max_tokens and self.job.header) and left <= self.job.tail_tokens
+
     def write(self, cancelled: Callable[[], bool], on_token: Callable[[int], None]) -> Finish:
         """Decode until something ends it."""
         job = self.job
         self.header_read = True
         decoding = self.backend.decode(
-            job.state, job.header, job.sampling, job.max_tokens, job.spare, source=job.source
+            job.state, self.head, job.sampling, job.max_tokens, job.spare, source=job.source
         )
         with closing(decoding) as stream:
             for token in stream:
                 if self.first_token_at is None:
                     self.first_token_at = self.clock()
-                    self.prefilled += len(job.header)
+                    self.prefilled += len(self.head)
                 self.ids.append(token)
                 on_token(token)
                 if token in job.eos_ids or (job.stops is not None and job.stops(token)):

@@ -18,7 +18,8 @@ from qmlx_lsp.transcript.showing import Shown
 
 
 class GrowingReply:
-    """``on_text(delta)`` gets batches of ``batch_ms``; ``journal(ids, text)`` is awaited every ``journal_ms``."""
+    """``on_text(delta)`` gets the first text at once, for it is waited for, and then batches of ``batch_ms``;
+    ``journal(ids, text)`` is awaited every ``journal_ms``."""
 
     def __init__(
         self,
@@ -38,6 +39,9 @@ class GrowingReply:
         self.ids.append(token)
         self.text += self._showing.add(token)
         if self._timer is None and len(self.text) > self._shown:
+            if not self._shown:
+                self._flush()
+                return
             self._timer = asyncio.get_running_loop().call_later(self._batch_s, self._flush)
 
     def finish(self) -> str:

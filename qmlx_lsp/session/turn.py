@@ -143,6 +143,7 @@ def _engine_job(
         chunk_tokens=settings.engine.prefill_chunk_tokens,
         bases=[question - began] if session.completes and question > began else (),
         source=source,
+        tail_tokens=settings.engine.tail_tokens,
     )
     copying = copier(session, resumed.state)
     if copying is not None:

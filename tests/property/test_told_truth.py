@@ -23,7 +23,7 @@ from qmlx_lsp.transcript.entry import Kind
 from qmlx_lsp.transcript.suffix import Place
 from qmlx_lsp.workspace.document import Change
 from qmlx_lsp.workspace.positions import Encoding
-from tests.support.bench import Bench, bench, quick
+from tests.support.bench import Bench, bench, long, quick
 
 NAMES = ["a.py", "b.py", "sub/a.py", "sub/c.md", "new/a.py"]
 LINES = [f"line {n} of a file of some length\n" for n in range(12)]
@@ -219,7 +219,7 @@ async def step(w: World, what: tuple[Any, ...]) -> None:
         if (await b.session()).transcript.tail.place is not Place.ASKED:  # behind which nothing is said
             await w.check()
     elif kind == "cancel":
-        await b.cancelled(f"withdrawn {w.version}", "prefill")
+        await b.cancelled(long(f"withdrawn {w.version}"), "prefill")
         await w.check()
     elif kind == "restart":
         await b.restart()

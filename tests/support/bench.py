@@ -120,6 +120,11 @@ def paths_in(base: Path) -> Paths:
     return paths
 
 
+def long(text: str) -> str:
+    """Longer than what is read together with the head of a reply, so that it has a prefill of its own."""
+    return text + "." * Settings().engine.tail_tokens
+
+
 class Bench:
     """``app`` is the running App, ``backend`` its scripted backend, ``project`` the root that is asked about."""
 

@@ -51,6 +51,53 @@ def test_whole_reply():
     assert (outcome.prefill_ms, outcome.first_token_ms, outcome.decode_ms) == (1000.0, 2000.0, 1000.0)
 
 
+def test_short_last_chunk_is_read_with_the_header():
+    for tail, passes in ((3, ALL_PASSES), (4, ALL_PASSES - 1), (50, 1 + len(REPLY))):  # 4 are left behind 8 and 8
+        backend, state = scripted()
+        outcome, _ = run(backend, state, tail_tokens=tail)
+        assert (outcome.finish, list(outcome.ids), outcome.passes) == (Finish.COMPLETE, REPLY, passes)
+        assert (outcome.prefilled, backend.ids(state)) == (22, [*PROMPT, *HEADER, *REPLY])
+        assert outcome.position == len(PROMPT) + len(HEADER) + len(REPLY)
+
+
+def test_short_last_chunk_is_read_by_itself_where_somebody_stops_or_nothing_is_written():
+    backend, state = scripted()
+    seen = []
+    outcome, _ = run(
+        backend, state, tail_tokens=50, points=[20], at_point=lambda backend: seen.append(backend.position(state))
+    )
+    assert (outcome.passes, seen) == (ALL_PASSES, [20])
+    backend, state = scripted()
+    outcome, _ = run(backend, state, tail_tokens=50, max_tokens=0)
+    assert (outcome.passes, outcome.position) == (CHUNKS, len(PROMPT))
+
+
+@pytest.mark.parametrize("place", range(3 + len(REPLY)))
+def test_cancel_with_a_short_last_chunk(place):
+    backend, state = scripted()
+    asked = count()
+    outcome, _ = run(backend, state, cancelled=lambda: next(asked) >= place, tail_tokens=4)
+    chunks, tokens = min(place, 2), max(0, place - 3)  # asked before 8, 8, and twice before 4 with the header
+    assert len(outcome.ids) == tokens
+    assert outcome.passes == backend.passes.passes == chunks + (1 + tokens if tokens else 0)
+    assert backend.ids(state) == ([*PROMPT, *HEADER, *REPLY[:tokens]] if tokens else PROMPT[: 8 * chunks])
+    assert (outcome.position, outcome.header_read) == (len(backend.ids(state)), tokens > 0)
+
+
+def test_error_with_a_short_last_chunk_leaves_it_unread():
+    passes = count()
+
+    def fail(_kind, _length):
+        if next(passes) == 2:
+            raise RuntimeError("boom")
+
+    backend, state = scripted(before_pass=fail)
+    outcome, _ = run(backend, state, tail_tokens=4)
+    assert (outcome.finish, outcome.ids, outcome.header_read) == (Finish.ERROR, (), False)
+    assert backend.ids(state) == PROMPT[:16]
+    assert outcome.position == 16
+
+
 def test_end_token_that_is_spared_belongs_to_nothing():
     backend, state = scripted()
     outcome, _ = run(backend, state, spare=frozenset({END_OF_TURN}))

@@ -10,7 +10,7 @@ from qmlx_lsp.engine.scripted import ScriptedBackend
 from qmlx_lsp.engine.scripted_tokenizer import END_OF_TURN
 from qmlx_lsp.transcript.entry import Finish, Kind
 from qmlx_lsp.transcript.epoch import SUMMARY_REQUEST
-from tests.support.bench import bench, quick, text_of
+from tests.support.bench import bench, long, quick, text_of
 from tests.support.nearly_full import (
     DUE,
     HEAD,
@@ -119,7 +119,7 @@ async def test_carried_replies_have_the_ids_that_were_generated(tmp_path: Path) 
         await nearly_full(b)
         await b.cancelled("Q1", "decode", 4)
         await b.ask("Q2", max_tokens=3)
-        await b.cancelled("Withdrawn", "prefill")
+        await b.cancelled(long("Withdrawn"), "prefill")
         before = [e for e in b.entries() if e.kind is Kind.ASSISTANT][-3:]
         assert before[1].ids[HEADER_TOKENS:] == (ord("a"), ord("b"), *"€".encode()[:2])
         await b.rest()

@@ -7,7 +7,7 @@ from pathlib import Path
 from qmlx_lsp.session.event import Ask
 from qmlx_lsp.session.sight import SETTLE_S, Workspace, look
 from qmlx_lsp.transcript.entry import Kind
-from tests.support.bench import Bench, bench, quick
+from tests.support.bench import Bench, bench, long, quick
 from tests.support.fake_editor import edit
 from tests.support.telling import REQUEST_FAILED, TEXT, editor_of, told, write
 
@@ -166,9 +166,10 @@ async def test_a_question_says_which_file_it_is_about_where_that_is_not_plain(b:
     assert len(told(b)) == 2
     await b.ask("Explain this.", path=str(one))
     assert told(b)[2:] == ["The question is about a.py.\n"]
-    await b.cancelled("And this?", "prefill", path=str(one))
-    await b.ask("And this?", path=str(other))
+    question = long("And this?")
+    await b.cancelled(question, "prefill", path=str(one))
+    await b.ask(question, path=str(other))
     assert told(b)[3:] == ["The question is about b.py.\n"]
     questions = [(entry.text, entry.path) for entry in b.entries() if entry.kind is Kind.QUESTION]
-    assert questions[-2:] == [("And this?", "a.py"), ("And this?", "b.py")]
+    assert questions[-2:] == [(question, "a.py"), (question, "b.py")]
     await b.check()
