@@ -25,6 +25,11 @@ def machine() -> dict[str, Any]:
     }
 
 
+def load() -> float:
+    """Of the last minute, in processes that wanted a core."""
+    return round(os.getloadavg()[0], 2)
+
+
 def _processor() -> str:
     if sys.platform == "darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]

@@ -42,6 +42,8 @@ from qmlx_lsp.paths import Paths
 
 GIB = 1 << 30
 POLL_S = 0.05
+PROGRESS = "reading"
+"""The token of the progress that is asked for."""
 GONE_S = 30.0
 """Seconds a killed daemon has to be gone."""
 
@@ -184,13 +186,17 @@ class Kept:
         return None if self._context is None else self._root / f"{self._context.name}.py"
 
     def turn(
-        self, question: str, *, max_tokens: int, cut_after: int | None = None, cut_prefill_at: float | None = None
-    ) -> Turn:
+        self, question: str, *, max_tokens: int, cut_after: int | None = None, cut_prefill_at: float | None = None,
+        cut_prefill_share: float | None = None,
+    ) -> Turn:  # fmt: skip
+        """``cut_prefill_share``: cancelled while the pass is computed that goes beyond this share of what is read."""
         self._open()
         params: dict[str, Any] = {"text": question, "root": str(self._root), "maxTokens": max_tokens}
         if self._file is not None:
             params["textDocument"] = {"uri": self._file.as_uri()}
-        watch = _Watch(self._daemon, cut_after)
+        if cut_prefill_share is not None:
+            params["workDoneToken"] = PROGRESS
+        watch = _Watch(self._daemon, cut_after, cut_prefill_share)
         began = self._daemon.clock()
         try:
             answer = self._daemon.request("qmlx/ask", params, watch, cut_prefill_at)
@@ -241,19 +247,30 @@ class Kept:
 
 
 class _Watch:
-    """Sees the reply begin, and cuts it after some pieces."""
+    """Sees the reply begin, and cuts it after some pieces, or the prefill at a share of it."""
 
-    def __init__(self, daemon: Own, cut_after: int | None) -> None:
+    def __init__(self, daemon: Own, cut_after: int | None, cut_prefill_share: float | None = None) -> None:
         self._daemon = daemon
         self._cut_after = cut_after
+        self._share = cut_prefill_share
+        self._done = self._pass = 0
         self._pieces = 0
         self.first: float | None = None
 
     def __call__(self, method: str, params: Any) -> None:
+        if method == "$/progress" and self._share is not None:
+            self._read(params["value"].get("percentage") or 0)
         if method != "qmlx/stream" or not params["delta"]:
             return
         if self.first is None:
             self.first = self._daemon.clock()
         self._pieces += 1
         if self._pieces == self._cut_after:
+            self._daemon.client.cancel()
+
+    def _read(self, percent: int) -> None:
+        """``percent`` of the prefill is done, after each pass; the longest so far says how far the next one goes."""
+        self._pass, self._done = max(self._pass, percent - self._done), percent
+        if self._share is not None and percent + self._pass > 100 * self._share:
+            self._share = None
             self._daemon.client.cancel()
