@@ -101,15 +101,14 @@ def readme_part(folder: Path) -> list[str]:
             if peer is None or ours is None:
                 continue
             what = "" if number else f"{model}, {tokens // 1024}k tokens"
-            lines.append(
-                f"| {what} | {scenario} | {peer.median:.2f} s | {ours.median:.2f} s | {_tokens(peer)}; {_tokens(ours)} |"
-            )
+            times = f"{peer.median:.2f} s | {ours.median:.2f} s"
+            lines.append(f"| {what} | {scenario} | {times} | {_tokens(peer)}; {_tokens(ours)} |")
     lines += [APPLE, ""]
     lines += [
-        f"Seconds to the first token, medians. {about['processor']}, {about['cores']} cores, no GPU, {about['system']},",
-        f"mlx {about['mlx']}, mlx-lm {about['mlx-lm']}, {side['when']}. `embedded` is SmolLM2-135M, `hybrid` a tiny",
-        "Qwen3.5-shaped model with random weights, for sizes that a real one cannot read on CPU cores. Made by",
-        f"`make bench`; [the whole report]({shown}/{NAME}) has every size, the spreads and the raw data.",
+        f"Seconds to the first token, medians. {about['processor']}, {about['cores']} cores, {about['system']},",
+        f"no GPU, mlx {about['mlx']}, mlx-lm {about['mlx-lm']}, {side['when']}. `embedded` is SmolLM2-135M, `hybrid`",
+        "a tiny Qwen3.5-shaped model with random weights, for sizes that a real one cannot read on CPU cores.",
+        f"Made by `make bench`; [the whole report]({shown}/{NAME}) has every size, the spreads and the raw data.",
     ]
     return lines
 

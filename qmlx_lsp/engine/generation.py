@@ -9,9 +9,9 @@ produced; if that cannot be reached the state is dropped and ``position`` is Non
 Invariant: once ``cancelled()`` is true no further forward pass starts after the running chunk or token, but for the
 one that may close a reply with a ``source``.
 
-A short last chunk (``tail_tokens``) is read in one pass with the header: a pass over few tokens costs what reading the
-weights costs, and a question behind a conversation is often no longer than that. What ends before the reply's first
-token, an error or an empty reply, then leaves these tokens unread.
+A short last chunk (``tail_tokens``) is read in one pass with the header: a pass over few tokens costs what reading
+the weights costs, and a question behind a conversation is often no longer than that. What ends before the reply's
+first token, an error or an empty reply, then leaves these tokens unread.
 """
 
 from __future__ import annotations
