@@ -47,7 +47,7 @@ def main() -> int:
     if given.json:
         Path(given.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     if given.readme:
-        put_into_readme(demo_table(figures))
+        put_into_readme("demo", demo_table(figures))
     return 0
 
 
@@ -165,11 +165,13 @@ def demo_table(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def put_into_readme(table: str) -> None:
+def put_into_readme(place: str, text: str) -> None:
+    """Between the comments that name ``place``."""
+    begin, end = f"<!-- {place}:begin -->\n", f"<!-- {place}:end -->"
     readme = ROOT / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition("<!-- demo:begin -->\n")
-    _, _, after = rest.partition("<!-- demo:end -->")
-    readme.write_text(f"{before}<!-- demo:begin -->\n{table}\n<!-- demo:end -->{after}", encoding="utf-8")
+    before, _, rest = readme.read_text(encoding="utf-8").partition(begin)
+    _, _, after = rest.partition(end)
+    readme.write_text(f"{before}{begin}{text}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from benchmarks import figures
 from benchmarks.sidebyside import plot, summary
 from benchmarks.sidebyside.rounds import COLD, CUT_PREFILL, CUT_REPLY, EDIT, FOLLOW_UP, RESTART
 from benchmarks.sidebyside.summary import OURS, PEER
@@ -78,11 +79,11 @@ def _values(one: dict[str, Any]) -> list[str]:
 
 
 def put_into_readme(folder: Path) -> None:
-    readme = ROOT / "README.md"
-    before, _, rest = readme.read_text(encoding="utf-8").partition("<!-- bench:begin -->\n")
-    _, _, after = rest.partition("<!-- bench:end -->")
-    text = "\n".join(readme_part(folder))
-    readme.write_text(f"{before}<!-- bench:begin -->\n{text}\n<!-- bench:end -->{after}", encoding="utf-8")
+    """The main table and picture, and the demo's table where it was measured."""
+    figures.put_into_readme("bench", "\n".join(readme_part(folder)))
+    if (start := folder / "start.json").exists():
+        found = json.loads(start.read_text(encoding="utf-8"))
+        figures.put_into_readme("demo", figures.demo_table(found))
 
 
 def readme_part(folder: Path) -> list[str]:
