@@ -14,7 +14,7 @@ QUICK := -m "not slow and not model" $(foreach folder,corpus crash engine proper
 # Where the editors that the tests drive are kept: a gigabyte, made once.
 EDITORS ?= $(HOME)/.cache/qmlx-lsp-editors
 
-.PHONY: demo test test-editors check lint format bench clean
+.PHONY: demo test test-editors check lint format bench bench-quick clean
 
 demo: $(VENV)/installed
 	$(BIN)/qmlx-lsp demo
@@ -44,6 +44,10 @@ format: $(VENV)/tests
 # All that is claimed, beside mlx_lm.server: about an hour, with nothing else running. It goes on where it was stopped.
 bench: $(VENV)/tests
 	$(BIN)/python -m benchmarks
+
+# What must not get worse, in less than a minute: 1 when something did, 2 when it could not be measured.
+bench-quick: $(VENV)/tests
+	$(BIN)/python -m benchmarks.quick
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
