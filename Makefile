@@ -22,12 +22,14 @@ demo: $(VENV)/installed
 test: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL)
 
-# Real editors, installed by tests/editors/install.sh; what cannot be had is skipped, and counted. QMLX_PICTURES=1 renews
-# the pictures in editors/.
+# Real editors, installed by tests/editors/install.sh; what cannot be had is skipped, and counted. What fails is tried once
+# more, alone: a browser on a machine with other work may lose a key. QMLX_PICTURES=1 renews the pictures in editors/.
 test-editors: $(VENV)/tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test-editors]'
 	PYTHON=$(BIN)/python tests/editors/install.sh '$(EDITORS)'
-	QMLX_EDITORS='$(EDITORS)' $(BIN)/python -m pytest -n 2 --dist loadfile tests/editors
+	QMLX_EDITORS='$(EDITORS)' $(BIN)/python -m pytest -n 2 --dist loadfile tests/editors || { \
+	  echo "once more, what failed:"; \
+	  QMLX_EDITORS='$(EDITORS)' $(BIN)/python -m pytest --last-failed --last-failed-no-failures none tests/editors; }
 
 check: lint $(VENV)/tests
 	$(BIN)/python -m pytest $(PARALLEL) $(QUICK)
