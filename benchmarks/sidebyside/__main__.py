@@ -2,8 +2,8 @@
 
 The same model on the same machine in one run; which one goes first in a round is drawn from the seed. ``--model``
 takes any folder that mlx-lm reads, ``embedded`` or ``hybrid`` (both by default). Sizes and rounds are those of the
-model, or ``--tokens N[:ROUNDS]``. Everything is written to ``--json`` after each round, so that a run that was
-stopped has its figures; ``--plot`` draws them.
+model, or ``--tokens N[:ROUNDS]``. Everything is written to ``--json`` after each round; a run that finds a report
+there, of this machine and seed, goes on behind it. ``--plot`` draws it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from qmlx_lsp.errors import QmlxError
 
 SEED = 20_261_130
 SIZES = {
-    "embedded": {1_024: 3, 2_048: 3, 4_096: 2, 8_192: 1},
+    "embedded": {1_024: 3, 2_048: 2, 4_096: 1, 8_192: 1},
     "hybrid": {2_048: 3, 8_192: 2, 32_768: 1},
 }
 OTHER_SIZES = {1_024: 3, 4_096: 3, 16_384: 2, 32_768: 2}
@@ -55,10 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def run(given: argparse.Namespace) -> dict[str, Any]:
     """Both servers through all rounds. The report as it is written, at the end."""
-    report: dict[str, Any] = {
-        "sidebyside": 1, "when": datetime.now(UTC).date().isoformat(), "machine": machine(), "seed": given.seed,
-        "load_before": load(), "models": {}, "servers": {}, "steps": [],
-    }  # fmt: skip
+    report = _begun(given)
     with ExitStack() as closing:
         scratch = Path(closing.enter_context(tempfile.TemporaryDirectory(prefix="qmlx-")))
         for model in models(given, scratch):
@@ -73,8 +70,25 @@ def run(given: argparse.Namespace) -> dict[str, Any]:
     return report
 
 
+def _begun(given: argparse.Namespace) -> dict[str, Any]:
+    """The report that is there already, or a new one. Raises CheckError when it is one of another run."""
+    report: dict[str, Any] = {
+        "sidebyside": 1, "when": datetime.now(UTC).date().isoformat(), "machine": machine(), "seed": given.seed,
+        "load_before": load(), "models": {}, "servers": {}, "steps": [],
+    }  # fmt: skip
+    if not given.json or not Path(given.json).exists():
+        return report
+    try:
+        found: dict[str, Any] = json.loads(Path(given.json).read_text(encoding="utf-8"))
+        same = all(found[key] == report[key] for key in ("sidebyside", "machine", "seed"))
+    except (ValueError, LookupError, TypeError) as error:
+        raise CheckError(f"--json {given.json}: what is there is no report of sidebyside.") from error
+    if not same:
+        raise CheckError(f"--json {given.json}: what is there is of another machine, version or seed; move it away.")
+    return found
+
+
 def rounds(model: Model, targets: Sequence[Target], given: argparse.Namespace, report: dict[str, Any]) -> None:
-    draw_order = random.Random(given.seed)
     began = time.monotonic()
 
     def note(step: Step) -> None:
@@ -85,10 +99,14 @@ def rounds(model: Model, targets: Sequence[Target], given: argparse.Namespace, r
             f"{time.monotonic() - began:6.0f} s  {step.tokens:6,}  {step.server:14}  {step.scenario}: {cost}, {first}"
         )
 
+    done = {(step["model"], step["tokens"], step["round"]) for step in report["steps"]}
     for size, times in model.sizes.items():
         for number in range(1, times + 1):
+            if (model.name, size, number) in done:
+                continue
             texts = _texts(model, size, number, given.seed)
-            for target in draw_order.sample(list(targets), len(targets)):
+            first = random.Random(f"{given.seed}/{model.name}/{size}/{number}")
+            for target in first.sample(list(targets), len(targets)):
                 Round(target, model.name, size, number, texts, note, given.seed).run()
                 report["servers"][target.name] = target.about()
             report["load_after"] = load()
