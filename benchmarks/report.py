@@ -33,7 +33,8 @@ def write(folder: Path) -> None:
         parts += [summary.table(side), "", "### Goals", "", *_figures([_plain(one) for one in summary.goals(side)])]
     for name, one in found.items():
         if name != "sidebyside":
-            parts += ["", f"## {name}", "", *(_figures(one["figures"]) if "figures" in one else _values(one))]
+            parts += ["", f"## {name}", "", f"Measured {one.get('when', 'at a time that is not known')}.", ""]
+            parts += [*(_figures(one["figures"]) if "figures" in one else _values(one))]
     (folder / NAME).write_text("\n".join(["# Figures", "", *parts]) + "\n", encoding="utf-8")
 
 
@@ -115,4 +116,4 @@ def readme_part(folder: Path) -> list[str]:
 
 
 def _tokens(cell: summary.Cell) -> str:
-    return f"{max(cell.computed):,} of {cell.prompt:,}" if cell.computed else "not stated"
+    return "not stated" if cell.most is None else "{:,} of {:,}".format(*cell.most)

@@ -32,17 +32,22 @@ Report = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scenario of one server at one size: seconds to the first token, tokens computed, of the last prompt.
+    """One scenario of one server at one size: seconds to the first token; tokens computed, and of how many each time.
     ``against_cold`` is the median over the rounds of the scenario's seconds / the cold turn's of the same round."""
 
     seconds: list[float]
     computed: list[int]
-    prompt: int | None
+    prompts: list[int]
     against_cold: float | None
 
     @property
     def median(self) -> float:
         return statistics.median(self.seconds)
+
+    @property
+    def most(self) -> tuple[int, int] | None:
+        """The most that was computed, and of how many tokens that was."""
+        return max(zip(self.computed, self.prompts, strict=True), default=None)
 
 
 def sizes(report: Report, model: str) -> list[int]:
@@ -61,9 +66,10 @@ def cell(report: Report, model: str, tokens: int, server: str, scenario: str) ->
         return None
     cold = {step["round"]: step["ttft_s"] for step in of if step["scenario"] == COLD and step["ttft_s"]}
     ratios = [step["ttft_s"] / cold[step["round"]] for step in found if step["round"] in cold]
-    computed = [step["computed"] for step in found if step["computed"] is not None]
+    stated = [step for step in found if step["computed"] is not None]
+    computed, prompts = ([step[key] for step in stated] for key in ("computed", "prompt"))
     ratio = statistics.median(ratios) if ratios else None
-    return Cell([step["ttft_s"] for step in found], computed, found[-1]["prompt"], ratio)
+    return Cell([step["ttft_s"] for step in found], computed, prompts, ratio)
 
 
 def table(report: Report) -> str:
@@ -89,7 +95,7 @@ def _words(found: Cell | None) -> str:
         return "– | – | –"
     spread = "" if len(found.seconds) == 1 else f" ({min(found.seconds):.2f} to {max(found.seconds):.2f})"
     return " | ".join((
-        "not stated" if not found.computed else f"{_range(found.computed)} of {found.prompt:,}",
+        "not stated" if not found.computed else f"{_range(found.computed)} of {_range(found.prompts)}",
         f"{found.median:.2f} s{spread}",
         "–" if found.against_cold is None else f"{found.against_cold:.3f}",
     ))  # fmt: skip

@@ -48,9 +48,12 @@ def test_cell() -> None:
     # Of cold in the same round: 0.4 / 8 and 0.8 / 10.
     assert (cell.median, cell.computed, cell.against_cold) == (pytest.approx(0.6), [18, 18], pytest.approx(0.065))
     assert summary.cell(REPORT, "embedded", 1_024, "mlx_lm.server", EDIT) is None
+    peer = summary.cell(REPORT, "embedded", 1_024, "mlx_lm.server", FOLLOW_UP)
+    assert peer is not None
+    assert peer.most == (20, 1_000)
     untimed = summary.cell(REPORT, "embedded", 1_024, "qmlx", EDIT)
     assert untimed is not None
-    assert (untimed.seconds, untimed.computed) == ([1.5], [])
+    assert (untimed.seconds, untimed.computed, untimed.most) == ([1.5], [], None)
 
 
 def test_table() -> None:
