@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import __version__, paths
-from qmlx_lsp.cli import bench
 from qmlx_lsp.cli.model import describe
 from qmlx_lsp.cli.output import json_lines, size
 from qmlx_lsp.daemon.socket import ask_daemon, running
@@ -46,17 +45,12 @@ class Finding:
 
 def add(verbs: Any) -> None:
     parser = verbs.add_parser("doctor", help="say what may keep it from working here")
-    parser.add_argument("--json", action="store_true", help="one JSON object per check, or per measurement")
-    parser.add_argument(
-        "--bench", action="store_true", help="measure this machine (two minutes), and what to expect of which model"
-    )
+    parser.add_argument("--json", action="store_true", help="one JSON object per check")
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 when something is wrong."""
-    if given.bench:
-        return _bench(as_json=given.json)
     found = list(examine())
     if given.json:
         json_lines(asdict(one) for one in found)
@@ -66,15 +60,6 @@ def run(given: argparse.Namespace) -> int:
             if one.remedy:
                 print(f"  {'':9} {one.remedy}")
     return int(any(one.state == WRONG for one in found))
-
-
-def _bench(*, as_json: bool) -> int:
-    where = paths.find()
-    settings = load(where.config_file)
-    found = ask_daemon(where, "status")
-    if found is not None and found["model"]["state"] == "ready":
-        print("A daemon has a model loaded: better figures without it (qmlx-lsp daemon stop).", file=sys.stderr)
-    return bench.run(where, settings, as_json=as_json)
 
 
 def examine() -> Iterator[Finding]:
@@ -170,13 +155,21 @@ def _model(where: Paths, settings: Settings) -> Finding:
     if not found["installed"]:
         return Finding("model", NOTE, f"{name} is not on this disk yet", f"Fetch it now: {found['remedy']}")
     what = f"{name}: {found['type']}, {size(found['bytes'])}"
-    memory = bench.memory()
+    memory = _memory()
     if memory is not None and found["bytes"] > memory * 0.75:
         remedy = "Choose a smaller one: qmlx-lsp model use NAME"
         return Finding("model", WRONG, f"{what}, more than this machine can hold ({size(memory)})", remedy)
     if name == "embedded":
         return Finding("model", NOTE, what, "It is for trying out. qmlx-lsp model use NAME chooses a larger one.")
     return Finding("model", OK, what)
+
+
+def _memory() -> int | None:
+    """Bytes of memory, where the system says so."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
 
 
 def _daemon(where: Paths, settings: Settings) -> Finding:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from qmlx_lsp import __version__
-from qmlx_lsp.cli import bench, doctor
+from qmlx_lsp.cli import doctor
 from qmlx_lsp.cli.main import main
 
 CHECKS = ["machine", "program", "settings", "folders", "disk", "model", "daemon"]
@@ -85,7 +85,7 @@ def test_a_model_that_does_not_fit_into_memory(
 ) -> None:
     large = {"installed": True, "type": "qwen2", "bytes": 76}
     monkeypatch.setattr(doctor, "describe", lambda _name, _where: large)
-    monkeypatch.setattr(bench, "memory", lambda: 100)
+    monkeypatch.setattr(doctor, "_memory", lambda: 100)
     monkeypatch.setenv("QMLX_MODEL", "a/b")
     assert found(capsys, 1)["model"]["state"] == "wrong"
     large["bytes"] = 75
