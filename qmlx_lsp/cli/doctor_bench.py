@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from qmlx_lsp.measure.expect import Expectation
     from qmlx_lsp.measure.figures import Figure
 
+BUSY_SHARE = 0.5  # of the cores; when others have more of them, it is said
+FILE_BYTES = 1 << 30  # written to measure the disk at most
 EXIT_INTERRUPTED = 130  # as the program's own
 _EMBEDDED = "embedded"
 _COMMUNITY = "mlx-community/"
@@ -48,7 +50,7 @@ _WORDS = {
     "restore_to_plain": "  against a plain read of it",
     "load": "loading",
     "decode": "writing",
-    "prefill": "reading",
+    "prefill": "the model",
 }
 _FORMULAS = (
     "~ is an estimate, from what was measured above, and more often too good than too bad:",
@@ -66,7 +68,13 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
-def run(*, as_json: bool, clock: Callable[[], float] = time.monotonic, shares: Shares | None = None) -> int:
+def run(
+    *,
+    as_json: bool,
+    clock: Callable[[], float] = time.monotonic,
+    shares: Shares | None = None,
+    file_bytes: int = FILE_BYTES,
+) -> int:
     """0, or 130 when interrupted. Raises QmlxError when nothing can be measured."""
     where = paths.find()
     settings = load(where.config_file)
@@ -74,7 +82,7 @@ def run(*, as_json: bool, clock: Callable[[], float] = time.monotonic, shares: S
     for line in _warnings(where):
         print(line, file=sys.stderr)
     try:
-        bench, job = _bench(where, settings, clock, shares)
+        bench, job = _bench(where, settings, clock, shares, file_bytes)
         with bar() as shown:
             bench.tell = partial(_tell, shown, bench)
             with closing(bench.figures()) as figures:
@@ -88,7 +96,9 @@ def run(*, as_json: bool, clock: Callable[[], float] = time.monotonic, shares: S
     return 0
 
 
-def _bench(where: Paths, settings: Settings, clock: Callable[[], float], shares: Shares | None) -> tuple[Bench, Job]:
+def _bench(
+    where: Paths, settings: Settings, clock: Callable[[], float], shares: Shares | None, file_bytes: int
+) -> tuple[Bench, Job]:
     from qmlx_lsp.cli.doctor import memory_bytes
 
     try:
@@ -116,6 +126,7 @@ def _bench(where: Paths, settings: Settings, clock: Callable[[], float], shares:
         settings.engine.prefill_chunk_tokens,
         memory_bytes(),
         int(settings.store.free_floor_gib * GIB),
+        file_bytes,
     )
     return Bench(job, clock, shares or Shares()), job
 
@@ -138,6 +149,9 @@ def _warnings(where: Paths) -> Iterator[str]:
     """What makes the figures worse than they need be."""
     if platform.system() != "Darwin":
         yield "Models run on the CPU here: fit for small ones, and for trying out. A Mac's figures are other ones."
+    busy, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if busy > cores * BUSY_SHARE:
+        yield f"Other programs keep {busy:.1f} of {cores} cores busy: the figures suffer."
     try:
         found = ask_daemon(where, "status")
     except QmlxError:

@@ -60,7 +60,7 @@ class Job:
     chunk: int
     memory_bytes: int | None
     free_floor_bytes: int
-    file_bytes: int = 1 << 30
+    file_bytes: int
 
     @property
     def held_bytes(self) -> int:

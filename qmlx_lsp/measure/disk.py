@@ -15,13 +15,12 @@ import os
 import sys
 from pathlib import Path
 
-from qmlx_lsp.measure.figures import BYTES_S, Deadline, Figure, gigabytes
+from qmlx_lsp.measure.figures import BYTES_S, CLOCK_S, Deadline, Figure, gigabytes
 
 SLICE_BYTES = 4 << 20
 NOCACHE = 48  # F_NOCACHE of macOS, which Python's fcntl does not name before 3.13
 UNCACHED = "F_NOCACHE" if sys.platform == "darwin" else "posix_fadvise"
 NOT_UNCACHED = "this system has no call to read past its cache"
-CLOCK_S = 1e-9
 
 
 def writing(file: Path, nbytes: int, deadline: Deadline) -> Figure:

@@ -119,7 +119,7 @@ def _measured(
     needed = loaded.weight_bytes + state
     prefill = next((rate for key in ("prefill_2048", "prefill_512") if (rate := figure(found, key))), None)
     cold = tokens / prefill if prefill else None
-    if cold and beside is not None and beside.cold_s and beside.prefill and prefill:
+    if prefill and beside is not None and beside.tokens == tokens and beside.cold_s and beside.prefill:
         cold = beside.cold_s * beside.prefill / prefill  # with what attention adds as the prompt grows
     return Expectation(
         loaded.name,

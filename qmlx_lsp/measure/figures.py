@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 # The units of figures. Everything is in bytes, tokens, operations and seconds; the words for people are made later.
 BYTES_S, FLOP_S, TOKENS_S, SECONDS, TIMES = "bytes/s", "flop/s", "tokens/s", "s", "times"
+CLOCK_S = 1e-9  # nothing takes less, so that a clock that stood still divides nothing by 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,8 @@
 Text is read in the program's own chunks, and is the program's own source: a mixture's experts are chosen by what is
 read. It must never fetch a model.
 
-Invariant: reading stops at a chunk's end behind its share of the time, writing at a token's.
+Invariant: no chunk is begun that would, by what the last one took, end behind the share of the time for reading;
+writing stops at the first token behind its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from itertools import cycle, islice
 from pathlib import Path
 
 from qmlx_lsp.engine.backend import Backend, ModelInfo, Sampling, StateId
-from qmlx_lsp.measure.figures import SECONDS, TOKENS_S, Deadline, Figure, gigabytes
+from qmlx_lsp.measure.figures import CLOCK_S, SECONDS, TOKENS_S, Deadline, Figure, gigabytes
 from qmlx_lsp.transcript.encoder import Codec
 
 PREFILL_TOKENS = (512, 2_048)
 DECODE_TOKENS = 64
-PREFILL_SHARE = 0.4  # of the time that is left when the model is loaded, for each of both lengths
+PREFILL_SHARE = 0.75  # of the time that is left when the model is loaded; the rest is for writing
 LOAD_SHARE = 0.5  # of the whole: a model that takes longer to load is not measured
 
 
@@ -60,15 +61,9 @@ class ModelMeasure:
         yield Figure("load", deadline.clock() - began, SECONDS, gigabytes(info.weight_bytes))
         text = Codec(info.name, info.tokenizer_json).encode_data(Path(__file__).read_text(encoding="utf-8"))
         self._warm(text)
-        left, state = deadline.left, self._backend.new_state()
-        for length in PREFILL_TOKENS:
-            self._backend.drop_state(state)
-            if length > info.context_tokens:
-                break
-            self._tell(f"reading {length:,} tokens")
-            state = self._backend.new_state()
-            yield self._read(state, text, length, deadline.within(left * PREFILL_SHARE))
-        self._tell("writing")
+        state = self._backend.new_state()
+        yield from self._read(state, text, info.context_tokens, deadline.within(deadline.left * PREFILL_SHARE))
+        self._tell("decode")
         yield self._write(state, text, deadline)
         self.loaded = self._learned(info, state)
         self._backend.drop_state(state)
@@ -81,14 +76,25 @@ class ModelMeasure:
             pass
         self._backend.drop_state(state)
 
-    def _read(self, state: StateId, text: Sequence[int], length: int, deadline: Deadline) -> Figure:
-        ids, done, began = list(islice(cycle(text), length)), 0, deadline.clock()
-        while done < length and not (done and deadline.over):
-            piece = ids[done : done + self._chunk]
-            self._backend.prefill(state, piece)
-            done += len(piece)
-        seconds = max(deadline.clock() - began, 1e-9)
-        return Figure(f"prefill_{length}", done / seconds, TOKENS_S, f"{done:,} tokens, {self._chunk} a pass")
+    def _read(self, state: StateId, text: Sequence[int], context: int, deadline: Deadline) -> Iterator[Figure]:
+        """From the beginning to each length; the longer one goes on where the shorter one ended."""
+        ids, done, took, last = cycle(text), 0, 0.0, 0.0
+        for length in PREFILL_TOKENS:
+            if length >= context:
+                return
+            self._tell(f"prefill_{length}")
+            before = done
+            while done < length and not (done and deadline.left < last):
+                piece = list(islice(ids, min(self._chunk, length - done)))
+                began = deadline.clock()
+                self._backend.prefill(state, piece)
+                last = deadline.clock() - began
+                done, took = done + len(piece), took + last
+            if done > before:
+                over = f"the first {done:,} tokens, {self._chunk} a pass"
+                yield Figure(f"prefill_{length}", done / max(took, CLOCK_S), TOKENS_S, over)
+            if done < length:
+                return
 
     def _write(self, state: StateId, text: Sequence[int], deadline: Deadline) -> Figure:
         """From the first token on, for the one before it is reading."""
@@ -100,7 +106,7 @@ class ModelMeasure:
             written += 1
             if deadline.over:
                 break
-        seconds = max(deadline.clock() - began, 1e-9)
+        seconds = max(deadline.clock() - began, CLOCK_S)
         steps.close()
         return Figure("decode", written / seconds, TOKENS_S, f"{written} tokens behind {behind:,}")
 

@@ -9,13 +9,15 @@ Invariant: no pass is begun that would, by what the one before it took, end behi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from qmlx_lsp.engine.mlx.measuring import Pass
-from qmlx_lsp.measure.figures import BYTES_S, Deadline, Figure
+from qmlx_lsp.measure.figures import BYTES_S, CLOCK_S, Deadline, Figure
+
+if TYPE_CHECKING:
+    from qmlx_lsp.engine.mlx.measuring import Pass
 
 ROUNDS = 5  # timed calls of one size at most; the quickest counts, for others only add to it
 GROWTH_MARGIN = 1.5  # a larger pass may take this much more than its size says
-CLOCK_S = 1e-9  # nothing takes less, so that a clock that stands still divides nothing by 0
 
 
 def quickest(one: Callable[[], None], deadline: Deadline, rounds: int = ROUNDS) -> tuple[float, int]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from qmlx_lsp.engine.mlx.measuring import LARGE, Noise, Shape, let_go
 from qmlx_lsp.measure.disk import NOT_UNCACHED, UNCACHED, plain, uncache
-from qmlx_lsp.measure.figures import BYTES_S, TIMES, Deadline, Figure, gigabytes
+from qmlx_lsp.measure.figures import BYTES_S, CLOCK_S, TIMES, Deadline, Figure, gigabytes
 from qmlx_lsp.storage.checkpoints import CheckpointStore, Key
 from qmlx_lsp.transcript.tokens import TokenLog
 
@@ -102,7 +102,7 @@ def compare(restore: Callable[[], int], files: list[Path], tokens: int, deadline
         cold = all(uncache(file) for file in files)
         began = clock()
         read = restore()
-        restored.append(max(clock() - began, 1e-9))
+        restored.append(max(clock() - began, CLOCK_S))
         let_go()
         for file in files:
             uncache(file)
@@ -113,4 +113,4 @@ def compare(restore: Callable[[], int], files: list[Path], tokens: int, deadline
     over = f"{tokens:,} tokens in {len(files)} files, {gigabytes(read)}, {len(restored)} times"
     how = f"verified; uncached by {UNCACHED}" if cold else f"verified; {NOT_UNCACHED}"
     yield Figure("restore", read / seconds, BYTES_S, over, how)
-    yield Figure("restore_to_plain", seconds / statistics.median(plainly), TIMES, over, how)
+    yield Figure("restore_to_plain", seconds / statistics.median(plainly), TIMES, "the same files, as often")
