@@ -1,6 +1,7 @@
 """``qmlx-lsp doctor``: what may keep it from working here, each with what to do about it.
 
-It looks and changes nothing: no daemon is started, nothing is fetched, no folder is made.
+It looks and changes nothing: no daemon is started, nothing is fetched, no folder is made. (``--bench`` makes what it
+measures with, and removes it: ``doctor_bench.py``.)
 
 Invariant: a check never keeps the next one from being made; what one cannot find out is its finding.
 """

@@ -30,6 +30,8 @@ MIB = 1 << 20
 FOLDER = "bench"  # in the cache folder: that is the disk that counts
 MEMORY_SHARE = 1 / 16  # of the memory, for what a measurement holds at once
 HELD_BYTES_MAX = 1 << 30
+CHUNK_ROWS_MAX = 2_048  # rows of a chunk at most, whatever the program reads at once
+CHUNKS_OF_A_PASS = 8
 UNKNOWN_MEMORY = 4 << 30  # bytes that are reckoned with where the system does not say what it has
 USABLE_SHARE = 0.75  # of the memory, for a model and its state, where the device does not say
 
@@ -152,14 +154,23 @@ class Bench:
         )
 
     def _weights_chunk(self, deadline: Deadline) -> Iterator[Figure]:
-        yield passes.grown("weights_chunk", FLOP_S, measuring.chunk, self._rows(), "{0} rows", deadline)
+        yield passes.grown("weights_chunk", FLOP_S, self._chunked(measuring.chunk), *self._rows(), deadline)
 
     def _weights_experts(self, deadline: Deadline) -> Iterator[Figure]:
-        yield passes.grown("weights_experts", FLOP_S, measuring.expert_chunk, self._rows(), "{0} rows", deadline)
+        yield passes.grown("weights_experts", FLOP_S, self._chunked(measuring.expert_chunk), *self._rows(), deadline)
 
-    def _rows(self) -> list[int]:
-        """Growing to a chunk of the program's."""
-        return [*(size for size in (4, 16, 64) if size < self._job.chunk), self._job.chunk]
+    def _chunked(self, make: Callable[[int, int], measuring.Pass]) -> Callable[[int], measuring.Pass]:
+        return lambda count: make(count, self._rows_max)
+
+    @property
+    def _rows_max(self) -> int:
+        return min(self._job.chunk, CHUNK_ROWS_MAX)
+
+    def _rows(self) -> tuple[list[int], str]:
+        """Growing to a chunk of the program's and on to several, and the words for them."""
+        most = self._rows_max
+        sizes = [*(size for size in (4, 16, 64) if size < most), most, most * CHUNKS_OF_A_PASS]
+        return sizes, f"{{0:,}} rows, {most:,} at once at most"
 
     def _lacking(self, place: Path) -> str:
         """Why nothing is written, or nothing: what is written leaves the disk above its floor."""

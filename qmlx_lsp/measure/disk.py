@@ -20,6 +20,7 @@ from qmlx_lsp.measure.figures import BYTES_S, CLOCK_S, Deadline, Figure, gigabyt
 SLICE_BYTES = 4 << 20
 NOCACHE = 48  # F_NOCACHE of macOS, which Python's fcntl does not name before 3.13
 UNCACHED = "F_NOCACHE" if sys.platform == "darwin" else "posix_fadvise"
+SYNCED = "F_FULLFSYNC" if hasattr(fcntl, "F_FULLFSYNC") else "fsync"
 NOT_UNCACHED = "this system has no call to read past its cache"
 
 
@@ -36,7 +37,7 @@ def writing(file: Path, nbytes: int, deadline: Deadline) -> Figure:
     finally:
         os.close(fd)
     seconds = max(deadline.clock() - began, CLOCK_S)
-    return Figure("ssd_write", done / seconds, BYTES_S, gigabytes(done), "with fsync")
+    return Figure("ssd_write", done / seconds, BYTES_S, gigabytes(done), f"with {SYNCED}")
 
 
 def reading(file: Path, deadline: Deadline) -> Figure:

@@ -54,4 +54,5 @@ def grown(
         over = f"{words.format(size)}, {rounds} times"
         if not larger or deadline.left < 2 * GROWTH_MARGIN * (larger / size) ** power * seconds:
             break
+        del one  # before the larger one is made
     return Figure(name, value, unit, over)

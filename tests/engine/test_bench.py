@@ -101,7 +101,7 @@ def test_a_disk_without_space_is_skipped_and_the_rest_is_measured(
 def test_what_a_measurement_raises_is_its_finding(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(_size: int) -> measuring.Pass:
+    def broken(_size: int, _most: int) -> measuring.Pass:
         raise RuntimeError("[metal] no such kernel\nmore")
 
     def full(*_: Any) -> Figure:
@@ -182,8 +182,10 @@ def test_noise_has_the_size_that_is_reckoned_with() -> None:
         (lambda: measuring.multiplying(64), 0, 2 * 64**3),
         # one matrix of 4,096 x 4,096 in 4 bits, with 4 bytes for each group of 64: 9 MiB
         (lambda: measuring.one_row(1), 9 << 20, 2 * 4_096**2),
-        (lambda: measuring.chunk(1), 0, 2 * 4_096**2),
-        (lambda: measuring.expert_chunk(1), 0, 2 * 8 * 2_048 * 768),
+        (lambda: measuring.chunk(1, 4), 0, 2 * 4_096**2),
+        (lambda: measuring.chunk(4, 2), 0, 4 * 2 * 4_096**2),
+        (lambda: measuring.expert_chunk(1, 4), 0, 2 * 8 * 2_048 * 768),
+        (lambda: measuring.expert_chunk(4, 2), 0, 4 * 2 * 8 * 2_048 * 768),
     ],
 )
 def test_passes_do_what_they_say(one: Any, nbytes: int, flop: int) -> None:

@@ -93,33 +93,37 @@ def one_row(nbytes: int) -> Pass:
     return Pass(call, len(held) * each, 2.0 * len(held) * WIDTH * WIDTH)
 
 
-def chunk(count: int) -> Pass:
-    """``count`` rows through one matrix of weights."""
-    weights = _weights((), WIDTH, WIDTH)
-    held = mx.random.uniform(shape=(count, WIDTH)).astype(mx.bfloat16)
+def chunk(count: int, most: int) -> Pass:
+    """``count`` rows through a matrix of weights, ``most`` at once at most.
+
+    Several chunks are one pass: waiting for the device after each would take as long as a chunk on a large GPU.
+    """
+    rows_of_it = min(count, most)
+    weights, times = _weights((), WIDTH, WIDTH), max(1, count // rows_of_it)
+    held = mx.random.uniform(shape=(rows_of_it, WIDTH)).astype(mx.bfloat16)
     _done(held)
-    return Pass(
-        lambda: _done(mx.quantized_matmul(held, *weights, transpose=True, group_size=GROUP, bits=BITS)),
-        0,
-        2.0 * count * WIDTH * WIDTH,
-    )
+
+    def one() -> mx.array:
+        return mx.quantized_matmul(held, *weights, transpose=True, group_size=GROUP, bits=BITS)
+
+    return Pass(lambda: _done(*(one() for _ in range(times))), 0, 2.0 * times * rows_of_it * WIDTH * WIDTH)
 
 
-def expert_chunk(count: int) -> Pass:
-    """``count`` rows through the experts of a mixture, sorted by expert, as mlx-lm does it."""
-    weights = _weights((EXPERTS,), EXPERT_OUT, EXPERT_IN)
-    chosen = mx.sort(mx.random.randint(0, EXPERTS, (count * EXPERTS_PER_ROW,)).astype(mx.uint32))
-    held = mx.random.uniform(shape=(count * EXPERTS_PER_ROW, 1, EXPERT_IN)).astype(mx.bfloat16)
+def expert_chunk(count: int, most: int) -> Pass:
+    """As ``chunk``, through the experts of a mixture, sorted by expert, as mlx-lm does it."""
+    rows_of_it = min(count, most)
+    weights, times = _weights((EXPERTS,), EXPERT_OUT, EXPERT_IN), max(1, count // rows_of_it)
+    sent = rows_of_it * EXPERTS_PER_ROW
+    chosen = mx.sort(mx.random.randint(0, EXPERTS, (sent,)).astype(mx.uint32))
+    held = mx.random.uniform(shape=(sent, 1, EXPERT_IN)).astype(mx.bfloat16)
     _done(chosen, held)
 
-    def call() -> None:
-        _done(
-            mx.gather_qmm(
-                held, *weights, rhs_indices=chosen, transpose=True, group_size=GROUP, bits=BITS, sorted_indices=True
-            )
+    def one() -> mx.array:
+        return mx.gather_qmm(
+            held, *weights, rhs_indices=chosen, transpose=True, group_size=GROUP, bits=BITS, sorted_indices=True
         )
 
-    return Pass(call, 0, 2.0 * count * EXPERTS_PER_ROW * EXPERT_IN * EXPERT_OUT)
+    return Pass(lambda: _done(*(one() for _ in range(times))), 0, 2.0 * times * sent * EXPERT_IN * EXPERT_OUT)
 
 
 def _weights(batch: tuple[int, ...], out: int, into: int) -> tuple[mx.array, mx.array, mx.array]:

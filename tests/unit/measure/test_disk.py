@@ -23,7 +23,7 @@ def test_all_of_it_is_written_and_read(tmp_path: Path) -> None:
     file = tmp_path / "file"
     written = disk.writing(file, 2 * SLICE_BYTES, ticking())
     assert file.stat().st_size == 2 * SLICE_BYTES
-    assert (written.unit, written.over, written.note) == ("bytes/s", "0.01 GB", "with fsync")
+    assert (written.unit, written.over, written.note) == ("bytes/s", "0.01 GB", f"with {disk.SYNCED}")
     # asked at the beginning, after the first slice and at the end (the last slice needs no look)
     assert written.value == pytest.approx(2 * SLICE_BYTES / 2)
     assert disk.plain([file, file], ticking())[0] == 4 * SLICE_BYTES
