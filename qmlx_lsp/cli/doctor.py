@@ -1,6 +1,7 @@
 """``qmlx-lsp doctor``: what may keep it from working here, each with what to do about it.
 
-It looks and changes nothing: no daemon is started, nothing is fetched, no folder is made.
+It looks and changes nothing: no daemon is started, nothing is fetched, no folder is made. (``--bench`` makes what it
+measures with, and removes it: ``doctor_bench.py``.)
 
 Invariant: a check never keeps the next one from being made; what one cannot find out is its finding.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from qmlx_lsp import __version__, paths
+from qmlx_lsp.cli import doctor_bench
 from qmlx_lsp.cli.model import describe
 from qmlx_lsp.cli.output import json_lines, size
 from qmlx_lsp.daemon.socket import ask_daemon, running
@@ -46,11 +48,14 @@ class Finding:
 def add(verbs: Any) -> None:
     parser = verbs.add_parser("doctor", help="say what may keep it from working here")
     parser.add_argument("--json", action="store_true", help="one JSON object per check")
+    doctor_bench.add(parser)
     parser.set_defaults(run=run)
 
 
 def run(given: argparse.Namespace) -> int:
     """0, or 1 when something is wrong."""
+    if given.bench:
+        return doctor_bench.run(as_json=given.json)
     found = list(examine())
     if given.json:
         json_lines(asdict(one) for one in found)
@@ -155,7 +160,7 @@ def _model(where: Paths, settings: Settings) -> Finding:
     if not found["installed"]:
         return Finding("model", NOTE, f"{name} is not on this disk yet", f"Fetch it now: {found['remedy']}")
     what = f"{name}: {found['type']}, {size(found['bytes'])}"
-    memory = _memory()
+    memory = memory_bytes()
     if memory is not None and found["bytes"] > memory * 0.75:
         remedy = "Choose a smaller one: qmlx-lsp model use NAME"
         return Finding("model", WRONG, f"{what}, more than this machine can hold ({size(memory)})", remedy)
@@ -164,7 +169,7 @@ def _model(where: Paths, settings: Settings) -> Finding:
     return Finding("model", OK, what)
 
 
-def _memory() -> int | None:
+def memory_bytes() -> int | None:
     """Bytes of memory, where the system says so."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

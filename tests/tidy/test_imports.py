@@ -29,6 +29,7 @@ TABLE: dict[str, tuple[set[str], set[str]]] = {
         {"errors", "state", "engine", "engine.mlx"},
         {"mlx", "mlx_lm", "numpy", "huggingface_hub", "tqdm", "safetensors"},
     ),
+    "measure": ({"errors", "transcript", "storage", "engine", "engine.mlx", "measure"}, set()),
     "session": (
         {"", "errors", "state", "settings", "workspace", "transcript", "storage", "engine", "session"},
         {"watchfiles", "psutil"},
@@ -36,7 +37,7 @@ TABLE: dict[str, tuple[set[str], set[str]]] = {
     "lsp": ({"", "errors", "settings", "workspace", "session", "lsp"}, {"pygls", "lsprotocol"}),
     "daemon": ({"", "errors", "paths", "settings", "daemon"}, set()),
     "cli": (
-        {"", "errors", "paths", "settings", "daemon", "cli", "app", "engine.mlx", "storage", "transcript"},
+        {"", "errors", "paths", "settings", "daemon", "cli", "app", "engine.mlx", "storage", "transcript", "measure"},
         {"orjson", "rich", "tomlkit"},
     ),
     "app": (

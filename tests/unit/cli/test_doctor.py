@@ -85,7 +85,7 @@ def test_a_model_that_does_not_fit_into_memory(
 ) -> None:
     large = {"installed": True, "type": "qwen2", "bytes": 76}
     monkeypatch.setattr(doctor, "describe", lambda _name, _where: large)
-    monkeypatch.setattr(doctor, "_memory", lambda: 100)
+    monkeypatch.setattr(doctor, "memory_bytes", lambda: 100)
     monkeypatch.setenv("QMLX_MODEL", "a/b")
     assert found(capsys, 1)["model"]["state"] == "wrong"
     large["bytes"] = 75
