@@ -19,13 +19,13 @@ from benchmarks.quick.bound import Bounded, Sense
 from benchmarks.quick.desk import Desk, Stop, Turn, desk, settings
 from qmlx_lsp.transcript.entry import Finish
 
-LINES = 160  # of a file, some 4,000 tokens
+LINES = 100  # of a file, some 2,600 tokens: more than there are between two checkpoints of a prefill
 CUT_AFTER_PASSES = 8  # of a reply: two that read, the rest are its ids
 CUT_AT = 0.9  # of a prefill
 REPEATED_SHARE = 0.15  # of a cold prefill may be computed when one that was cut there is repeated
-TOLD_SHARE = 0.06  # of the context is what one changed line may cost: its hunk, its header and the question
-WRITTEN_SHARE = 0.1  # of the bytes of a cold turn; small files are rounded up to pages
-CHUNKS_SHARE = 1.25  # passes of a cold prefill, of as many as there are full chunks; it stops at checkpoints as well
+TOLD_SHARE = 0.1  # of the context is what one changed line may cost: its hunk, its header and the question
+WRITTEN_SHARE = 0.15  # of the bytes of a cold turn; small files are rounded up to pages
+CHUNKS_SHARE = 1.4  # passes of a cold prefill, of as many as there are full chunks; it stops at checkpoints as well
 
 
 def figures(kind: str, lines: int = LINES) -> Iterator[Bounded]:
@@ -58,7 +58,7 @@ async def _day(here: Desk, base: Path, lines: int) -> AsyncIterator[Bounded]:
     )  # fmt: skip
     cut = await here.ask(one, "Explain that at length.", stop=lambda rows: len(rows) >= CUT_AFTER_PASSES)
     after = await here.ask(one, "Stop. Is it used?")
-    yield _beyond(here, "reply cut, then a question", cut, after, missing=_not_cut(cut, replied=True))
+    yield _beyond(here, "reply cut, then a question", cut, after, missing=not_cut(cut, replied=True))
     for figure in await _prefill_cut(here, two, cold):
         yield figure
     for figure in await _edit(here, one):
@@ -81,7 +81,7 @@ async def _prefill_cut(here: Desk, root: Path, cold: Turn) -> Sequence[Bounded]:
     asked = {"text": "What is this?", "path": root / FILE}
     cut = await here.ask(root, **asked, stop=cut_at(CUT_AT, cold.new, opening))  # type: ignore[arg-type]
     again = await here.ask(root, **asked)  # type: ignore[arg-type]
-    missing = _not_cut(cut, replied=False)
+    missing = not_cut(cut, replied=False)
     share = (sum(again.rows) - again.generated) / cold.new
     return [
         _beyond(here, "prefill cut and repeated, both", cut, again, missing=missing, known=opening),
@@ -126,7 +126,7 @@ def cut_at(share: float, total: int, known: int = 0) -> Stop:
     return lambda rows: known + sum(rows) >= share * total
 
 
-def _not_cut(turn: Turn, *, replied: bool) -> str:
+def not_cut(turn: Turn, *, replied: bool) -> str:
     """Why ``turn`` is not one that was cancelled: in its reply, or before it."""
     if turn.answer.finish is not Finish.CANCELLED:
         return f"nothing was cut, it ended as {turn.answer.finish.value}"

@@ -27,7 +27,7 @@ START_LINES, START_PAIRS, START_LEAST = 160, 3, 8.0
 RESTORE_SHAPE, RESTORE_TOKENS, RESTORE_CHAIN, RESTORE_MOST = "oss", 4_096, "20", 1.5
 LARGE_TURNS, LARGE_MOST = 4, 1.02
 SMALL_SHAPE, SMALL_TURNS, SMALL_MOST = Shape("rows of 16 KiB", full=8, heads=2, width=256), 48, 2.1
-COPIED_IDS, DRAFT_ROWS, COPIED_LEAST = 800, 16, 8.0
+COPIED_IDS, PLAIN_IDS, DRAFT_ROWS, COPIED_LEAST = 800, 64, 16, 8.0
 
 
 def settled(measure: Callable[[], Bounded], tries: int = TRIES) -> Bounded:
@@ -111,10 +111,13 @@ def written() -> Iterator[Bounded]:
 def drafting() -> Iterator[Bounded]:
     """Forward passes of a reply that is forced to copy code of which one line has changed."""
     before, after = (list(text.encode())[:COPIED_IDS] for text in _beside_the_change())
-    for rows, sense, bound in ((1, Sense.EXACT, 1.0), (DRAFT_ROWS, Sense.LEAST, COPIED_LEAST)):
+    for rows, most, sense, bound in (
+        (1, PLAIN_IDS, Sense.EXACT, 1.0),
+        (DRAFT_ROWS, COPIED_IDS, Sense.LEAST, COPIED_LEAST),
+    ):
         name = f"{HYBRID}: copied reply, {rows} rows a pass: ids a pass"
-        ids, passes = _copied(rows, before, after)
-        same = ids == after
+        ids, passes = _copied(rows, before, after[:most])
+        same = ids == after[:most]
         value = len(ids) / passes if same else None
         yield Bounded(name, value, sense, bound, why="" if same else "the reply is not what it was forced to")
 
