@@ -53,7 +53,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def measured(name: str, part: Part) -> list[Bounded]:
     """The figures of ``part``; one that could not be measured in place of those that an error took."""
-    began, found = time.monotonic(), []
+    began = time.monotonic()
+    found: list[Bounded] = []
     try:
         found.extend(part())
     except Exception as error:  # noqa: BLE001 - whatever broke, the others are measured and this one says so

@@ -58,7 +58,7 @@ async def _day(here: Desk, base: Path, lines: int) -> AsyncIterator[Bounded]:
     )  # fmt: skip
     cut = await here.ask(one, "Explain that at length.", stop=lambda rows: len(rows) >= CUT_AFTER_PASSES)
     after = await here.ask(one, "Stop. Is it used?")
-    yield _beyond(here, "reply cut, then a question", cut, after, missing=_not_cut(cut, replied=True))
+    yield _beyond(here, "reply cut, then a question", cut, after, missing=not_cut(cut, replied=True))
     for figure in await _prefill_cut(here, two, cold):
         yield figure
     for figure in await _edit(here, one):
@@ -81,7 +81,7 @@ async def _prefill_cut(here: Desk, root: Path, cold: Turn) -> Sequence[Bounded]:
     asked = {"text": "What is this?", "path": root / FILE}
     cut = await here.ask(root, **asked, stop=cut_at(CUT_AT, cold.new, opening))  # type: ignore[arg-type]
     again = await here.ask(root, **asked)  # type: ignore[arg-type]
-    missing = _not_cut(cut, replied=False)
+    missing = not_cut(cut, replied=False)
     share = (sum(again.rows) - again.generated) / cold.new
     return [
         _beyond(here, "prefill cut and repeated, both", cut, again, missing=missing, known=opening),
@@ -126,7 +126,7 @@ def cut_at(share: float, total: int, known: int = 0) -> Stop:
     return lambda rows: known + sum(rows) >= share * total
 
 
-def _not_cut(turn: Turn, *, replied: bool) -> str:
+def not_cut(turn: Turn, *, replied: bool) -> str:
     """Why ``turn`` is not one that was cancelled: in its reply, or before it."""
     if turn.answer.finish is not Finish.CANCELLED:
         return f"nothing was cut, it ended as {turn.answer.finish.value}"

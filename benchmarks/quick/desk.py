@@ -154,7 +154,8 @@ class Desk:
         self.start()
 
     async def crash(self, home: Path) -> None:
-        """Go on in ``home`` with what is on the disk just now, as after ``kill -9``: nothing is stopped before."""
+        """Go on in ``home`` with what is on the disk just now, as after ``kill -9``: nothing is stopped before. No
+        file changes meanwhile, for every answer has waited for its checkpoint."""
         shutil.copytree(self.home, home)
         former, self.home = self.app, home
         self.start()
