@@ -122,7 +122,10 @@ async def test_a_folder_that_is_moved_takes_its_files_along(root: Path) -> None:
 
 async def test_ignore_files_hold_from_the_moment_they_are_saved(root: Path) -> None:
     async with watched(root) as here:
-        (root / ".gitignore").write_text("/src/deep/\n", encoding="utf-8")
+        # Renamed into its place: written there, it would be empty for a moment, and hide nothing.
+        saved = root.with_name("saved")
+        saved.write_text("/src/deep/\n", encoding="utf-8")
+        saved.replace(root / ".gitignore")
         await here.hears(changes(added="out/o.txt", changed=".gitignore"))  # what is hidden now was not removed
         assert here.watch.excluded["src/deep/"] == ".gitignore"
         made(root, "out/p.txt")
