@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.machine import machine
-from benchmarks.quick import counts, ratios
+from benchmarks.quick import counts, keystrokes, ratios
 from benchmarks.quick.bound import Bounded, Sense, exit_code, summary, table
 from benchmarks.quick.desk import KINDS
 from benchmarks.store.figure import tell
@@ -25,6 +25,7 @@ Part = Callable[[], Iterator[Bounded]]
 
 PARTS: dict[str, Part] = {
     **{f"counts, {kind}": partial(counts.figures, kind) for kind in KINDS},
+    **{f"keystrokes, {kind}": partial(keystrokes.figures, kind) for kind in KINDS},
     "drafting": ratios.drafting,
     "starts": ratios.starts,
     "restores": ratios.restores,

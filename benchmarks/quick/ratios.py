@@ -23,11 +23,11 @@ from benchmarks.store.models import hybrid
 from benchmarks.store.shapes import SHAPES, Shape
 
 TRIES = 2
-START_LINES, START_PAIRS, START_LEAST = 160, 3, 8.0
+START_LINES, START_PAIRS, START_LEAST = 160, 3, 10.0
 RESTORE_SHAPE, RESTORE_TOKENS, RESTORE_CHAIN, RESTORE_MOST = "oss", 4_096, "20", 1.5
 LARGE_TURNS, LARGE_MOST = 4, 1.02
 SMALL_SHAPE, SMALL_TURNS, SMALL_MOST = Shape("rows of 16 KiB", full=8, heads=2, width=256), 48, 2.1
-COPIED_IDS, PLAIN_IDS, DRAFT_ROWS, COPIED_LEAST = 800, 64, 16, 8.0
+COPIED_IDS, PLAIN_IDS, DRAFT_ROWS, COPIED_LEAST = 800, 64, 16, 6.0
 
 
 def settled(measure: Callable[[], Bounded], tries: int = TRIES) -> Bounded:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quick import __main__ as quick
-from benchmarks.quick import counts
+from benchmarks.quick import counts, keystrokes
 from benchmarks.quick.bound import Bounded, Sense, Verdict
 from benchmarks.quick.counts import cut_at
 from benchmarks.quick.desk import KINDS, Turn
@@ -102,3 +102,10 @@ def test_counts_of_short_conversations_are_kept(kind: str) -> None:
     assert [one.name for one in exact if one.verdict is not Verdict.KEPT] == []
     assert len(exact) == 9
     assert all(one.verdict is not Verdict.UNMEASURED for one in found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_keystroke_reads_what_was_typed(kind: str) -> None:
+    (found,) = keystrokes.figures(kind)
+    assert found.verdict is Verdict.KEPT
