@@ -43,7 +43,7 @@ format: $(VENV)/tests
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# All that is claimed, beside mlx_lm.server: about an hour, with nothing else running. It goes on where it was stopped.
+# All that is claimed, beside mlx_lm.server: an hour and a half, with nothing else running. It goes on where it was stopped.
 bench: $(VENV)/tests
 	$(BIN)/python -m benchmarks
 

@@ -1,4 +1,4 @@
-"""Everything that is claimed, measured in one go: ``python -m benchmarks``, or ``make bench``. About an hour.
+"""Everything that is claimed, measured in one go: ``python -m benchmarks``, or ``make bench``. An hour and a half.
 
 Each part is a command of its own (see README.md) and writes its raw data into one folder, ``results/DATE-MACHINE/``;
 ``report.md`` is made from these files. A part whose file is there is not measured again unless it is named with
