@@ -33,15 +33,7 @@ Report = Mapping[str, Any]
 
 def draw(reports: Sequence[Report], picture: Path) -> None:
     """Raises CheckError when matplotlib is missing or the picture's name has no known ending."""
-    if picture.suffix not in KINDS:
-        raise CheckError(f"{picture} is no picture: its name must end in {' or '.join(KINDS)}.")
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise CheckError("Plots need matplotlib: pip install '.[bench]'.") from error
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "cachecheck"  # else ids are drawn by chance
-    from matplotlib import pyplot as plt
+    plt = pyplot(picture, "cachecheck")
     from matplotlib.lines import Line2D
 
     figure, axes = plt.subplots(figsize=INCHES, layout="constrained")
@@ -62,6 +54,27 @@ def draw(reports: Sequence[Report], picture: Path) -> None:
     _name_the_worst(axes, reports)
     _finish(axes, reports)
     axes.legend(handles=handles, loc="lower right", fontsize=8, framealpha=0.9)
+    write(plt, figure, picture)
+
+
+def pyplot(picture: Path, salt: str) -> Any:
+    """Matplotlib's, without a screen; ``salt`` makes the ids in an SVG, which are else drawn by chance. Raises
+    CheckError when it is missing or ``picture`` has no known ending."""
+    if picture.suffix not in KINDS:
+        raise CheckError(f"{picture} is no picture: its name must end in {' or '.join(KINDS)}.")
+    try:
+        import matplotlib as mpl
+    except ImportError as error:
+        raise CheckError("Plots need matplotlib: pip install '.[bench]'.") from error
+    mpl.use("Agg")
+    mpl.rcParams["svg.hashsalt"] = salt
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def write(plt: Any, figure: Any, picture: Path) -> None:
+    """The same bytes for the same figure: no dates, no versions."""
     metadata = {"Date": None} if picture.suffix == ".svg" else {"Software": None}
     figure.savefig(picture, dpi=DPI, metadata=metadata)
     plt.close(figure)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cachecheck.conversation import CheckError
-from benchmarks.cachecheck.plot import DPI, KINDS
+from benchmarks.cachecheck.plot import pyplot, write
 from benchmarks.sidebyside import summary
 from benchmarks.sidebyside.rounds import COLD, EDIT, FOLLOW_UP, RESTART
 from benchmarks.sidebyside.summary import NAMES, OURS, PEER, Report
@@ -29,16 +29,7 @@ PANEL_INCHES, HEIGHT_INCHES = 5.0, 5.0
 
 def draw(report: Report, picture: Path) -> None:
     """Raises CheckError when matplotlib is missing or the picture's name has no known ending."""
-    if picture.suffix not in KINDS:
-        raise CheckError(f"{picture} is no picture: its name must end in {' or '.join(KINDS)}.")
-    try:
-        import matplotlib as mpl
-    except ImportError as error:
-        raise CheckError("Plots need matplotlib: pip install '.[bench]'.") from error
-    mpl.use("Agg")
-    mpl.rcParams["svg.hashsalt"] = "sidebyside"  # else ids are drawn by chance
-    from matplotlib import pyplot as plt
-
+    plt = pyplot(picture, "sidebyside")
     names = summary.models(report)
     figure, panels = plt.subplots(
         1, len(names), figsize=(PANEL_INCHES * len(names), HEIGHT_INCHES), layout="constrained", squeeze=False
@@ -49,9 +40,7 @@ def draw(report: Report, picture: Path) -> None:
     handles, labels = panels[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
     figure.suptitle(title(report), fontsize=8)
-    metadata = {"Date": None} if picture.suffix == ".svg" else {"Software": None}
-    figure.savefig(picture, dpi=DPI, metadata=metadata)
-    plt.close(figure)
+    write(plt, figure, picture)
 
 
 def _panel(axes: Any, report: Report, model: str) -> None:
