@@ -34,7 +34,8 @@ class Candidate:
     attention: int
 
 
-# From the models' published configurations; 4 bits are 4.5 with scales and biases.
+# Shapes and sizes as they are known, not yet checked against the published configurations, nor the names against the
+# hub; 4 bits are 4.5 with scales and biases.
 CANDIDATES = (
     Candidate("mlx-community/Qwen2.5-Coder-3B-Instruct-4bit", 1.74e9, 1.74e9, 3.09e9, False, 36_864, 0, 36 * 2_048),
     Candidate("mlx-community/Qwen2.5-Coder-7B-Instruct-4bit", 4.28e9, 3.98e9, 7.07e9, False, 57_344, 0, 28 * 3_584),
