@@ -278,12 +278,14 @@ def table(expected: Iterable[Expectation]) -> Iterator[str]:
 
 def _beside(one: Expectation) -> Iterator[str]:
     """What was measured against what would have been estimated, and where the length is another."""
+    behind = f" here, writing behind {one.behind:,} tokens" if one.behind is not None else " here"
     if one.estimated_decode and one.estimated_prefill:
         writes, reads = (_number(value) for value in (one.estimated_decode, one.estimated_prefill))
-        yield f"    measured; the estimate would be ~{writes} and ~{reads} tok/s: expect of the others accordingly"
+        expected = f"the estimate would be ~{writes} and ~{reads} tok/s"
+        yield f"    measured{behind}; {expected}: expect of the others accordingly"
     elif one.measured:
-        short = f", which reads {one.tokens:,} tokens at most" if one.tokens < 32_768 else ""
-        yield f"    speeds measured on this machine{short}"
+        short = f"; it reads {one.tokens:,} tokens at most" if one.tokens < 32_768 else ""
+        yield f"    speeds measured{behind}{short}"
 
 
 def _cell(value: float | None, words: Callable[[float], str], mark: str) -> str:

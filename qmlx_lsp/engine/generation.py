@@ -126,7 +126,8 @@ class _Run:
                     note_base(self.backend, self.job.state)
                 if done in self.job.points:
                     self.job.at_point(self.backend)
-        self.read_at = self.clock()
+        if self.head is self.job.header:
+            self.read_at = self.clock()  # else at the first token, in whose pass the tail is read
         if cancelled():
             return Finish.CANCELLED
         return Finish.COMPLETE if self.job.max_tokens == 0 else None
@@ -145,6 +146,7 @@ class _Run:
             for token in stream:
                 if self.first_token_at is None:
                     self.first_token_at = self.clock()
+                    self.read_at = self.first_token_at if self.read_at is None else self.read_at
                     self.prefilled += len(self.head)
                 self.ids.append(token)
                 on_token(token)
@@ -178,7 +180,7 @@ class _Run:
 
     def outcome(self, finish: Finish, position: int | None, error: str | None = None) -> Outcome:
         ended = self.clock()
-        first, read_at = self.first_token_at, self.read_at or ended
+        first, read_at = self.first_token_at, ended if self.read_at is None else self.read_at
         return Outcome(
             finish=finish,
             ids=tuple(self.ids),

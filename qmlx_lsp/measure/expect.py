@@ -9,7 +9,7 @@ Invariant: a figure that was measured is never replaced by an estimate, and an e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from qmlx_lsp.measure.figures import Figure, figure
 from qmlx_lsp.measure.model import Loaded
@@ -34,8 +34,9 @@ class Candidate:
     attention: int
 
 
-# Shapes and sizes as they are known, not yet checked against the published configurations, nor the names against the
-# hub; 4 bits are 4.5 with scales and biases.
+# The names are those that public projects load, and the weights of gpt-oss, the 7B, the 30B and the 122B what they
+# report on disk; what is active, and the other sizes, are computed (4 bits are 4.5 with scales and biases), not yet
+# checked against the published configurations.
 CANDIDATES = (
     Candidate("mlx-community/Qwen2.5-Coder-3B-Instruct-4bit", 1.74e9, 1.74e9, 3.09e9, False, 36_864, 0, 36 * 2_048),
     Candidate("mlx-community/Qwen2.5-Coder-7B-Instruct-4bit", 4.28e9, 3.98e9, 7.07e9, False, 57_344, 0, 28 * 3_584),
@@ -51,8 +52,8 @@ CANDIDATES = (
 class Expectation:
     """Of the model ``name``, at ``tokens``. ``measured``: reading and writing are this machine's; else all is about.
 
-    ``estimated_*`` stand beside what was measured, where there is an estimate too. Rates are tokens per second, sizes
-    bytes; None is what nothing is known of.
+    ``estimated_*`` stand beside what was measured, where there is an estimate too; writing then was ``behind`` so
+    many tokens, and is estimated there. Rates are tokens per second, sizes bytes; None is what nothing is known of.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Expectation:
     written_bytes: float
     estimated_prefill: float | None = None
     estimated_decode: float | None = None
+    behind: int | None = None
 
 
 def expect(
@@ -81,16 +83,19 @@ def expect(
     expected = [_estimated(one, known, memory) for one in candidates]
     if loaded is None:
         return expected
+    listed = next((one for one in candidates if one.name == loaded.name), None)
     beside = next((one for one in expected if one.name == loaded.name), None)
     rest = [one for one in expected if one is not beside]
-    return [_measured(loaded, known, memory, beside), *rest]
+    first = _measured(loaded, known, memory, beside)
+    if listed is not None:
+        first = replace(first, estimated_decode=_decode(listed, loaded.behind, known))
+    return [first, *rest]
 
 
 def _estimated(one: Candidate, found: dict[str, Figure], memory: int | None) -> Expectation:
     tokens = EXPECTED_TOKENS
     state = one.whole + one.row * tokens
     needed = one.weights + state
-    weights_s = figure(found, "weights_row")
     chunk_s = figure(found, "weights_experts" if one.experts else "weights_chunk")
     dense_s = figure(found, "matmul")
     cold = None
@@ -105,7 +110,7 @@ def _estimated(one: Candidate, found: dict[str, Figure], memory: int | None) -> 
         tokens,
         measured=False,
         prefill=None if chunk_s is None else chunk_s / (2 * one.parameters),
-        decode=None if weights_s is None else weights_s / (one.active + state),
+        decode=_decode(one, tokens, found),
         cold_s=cold,
         restored_s=_restored(state, found),
         written_bytes=one.whole + one.row * WRITTEN_TOKENS,
@@ -135,8 +140,14 @@ def _measured(
         restored_s=_restored(state, found),
         written_bytes=loaded.snapshot_bytes + loaded.row_bytes * WRITTEN_TOKENS,
         estimated_prefill=beside.prefill if beside else None,
-        estimated_decode=beside.decode if beside else None,
+        behind=loaded.behind,
     )
+
+
+def _decode(one: Candidate, tokens: int, found: dict[str, Figure]) -> float | None:
+    """Tokens per second behind ``tokens`` others."""
+    speed = figure(found, "weights_row")
+    return None if speed is None else speed / (one.active + one.whole + one.row * tokens)
 
 
 def _restored(state: float, found: dict[str, Figure]) -> float | None:

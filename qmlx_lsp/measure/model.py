@@ -26,13 +26,14 @@ LOAD_SHARE = 0.5  # of the whole: a model that takes longer to load is not measu
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What was learned of the model beside its speed. Sizes are bytes."""
+    """What was learned of the model beside its speed. Sizes are bytes; ``behind`` are the tokens it wrote behind."""
 
     name: str
     weight_bytes: int
     context_tokens: int
     row_bytes: int
     snapshot_bytes: int
+    behind: int
 
 
 def too_large(weight_bytes: int, memory: int | None, read_bytes_s: float | None, seconds: float) -> str:
@@ -64,8 +65,9 @@ class ModelMeasure:
         state = self._backend.new_state()
         yield from self._read(state, text, info.context_tokens, deadline.within(deadline.left * PREFILL_SHARE))
         self._tell("decode")
+        behind = self._backend.position(state)
         yield self._write(state, text, deadline)
-        self.loaded = self._learned(info, state)
+        self.loaded = self._learned(info, state, behind)
         self._backend.drop_state(state)
 
     def _warm(self, text: Sequence[int]) -> None:
@@ -110,8 +112,8 @@ class ModelMeasure:
         steps.close()
         return Figure("decode", written / seconds, TOKENS_S, f"{written} tokens behind {behind:,}")
 
-    def _learned(self, info: ModelInfo, state: StateId) -> Loaded:
+    def _learned(self, info: ModelInfo, state: StateId, behind: int) -> Loaded:
         position, whole = self._backend.position(state), 0
         if info.not_persisted is None:
             whole = self._backend.copy_state(state, position).nbytes
-        return Loaded(info.name, info.weight_bytes, info.context_tokens, info.row_bytes, whole)
+        return Loaded(info.name, info.weight_bytes, info.context_tokens, info.row_bytes, whole, behind)

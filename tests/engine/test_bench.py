@@ -215,6 +215,7 @@ def test_the_embedded_model(models_folder: Path) -> None:
     assert measure.loaded is not None
     # 30 layers of 3 heads of 64, keys and values, 4 bytes each
     assert (measure.loaded.row_bytes, measure.loaded.snapshot_bytes) == (30 * 3 * 64 * 2 * 4, 0)
+    assert measure.loaded.behind == read
     assert (measure.loaded.context_tokens, measure.loaded.weight_bytes) == (8_192, 538_060_032)
 
 

@@ -60,6 +60,13 @@ def test_short_last_chunk_is_read_with_the_header():
         assert outcome.position == len(PROMPT) + len(HEADER) + len(REPLY)
 
 
+def test_time_of_reading_has_the_short_last_chunk_in_it():
+    backend, state = scripted()
+    outcome, _ = run(backend, state, tail_tokens=50, clock=count().__next__)
+    # The clock gives 0, 1, 2 seconds: asked at the start, at the first token, at the end.
+    assert (outcome.prefill_ms, outcome.first_token_ms, outcome.decode_ms) == (1000.0, 1000.0, 1000.0)
+
+
 def test_short_last_chunk_is_read_by_itself_where_somebody_stops_or_nothing_is_written():
     backend, state = scripted()
     seen = []

@@ -62,11 +62,12 @@ def test_a_model_that_was_measured_stands_first_and_beside_its_estimate() -> Non
         "prefill_2048": Figure("prefill_2048", 500.0, "tokens/s"),
         "decode": Figure("decode", 60.0, "tokens/s"),
     }
-    loaded = Loaded("a/mixture", 4_100_000_000, 32_768, 10_000, 72_320_000)
+    loaded = Loaded("a/mixture", 4_100_000_000, 32_768, 10_000, 72_320_000, 768)
     first, second = expect(measured, None, loaded, (DENSE, MIXTURE))
     assert (first.name, first.measured, second.name, second.measured) == ("a/mixture", True, "a/dense", False)
     assert (first.prefill, first.decode) == (500.0, 60.0)
-    assert (first.estimated_prefill, first.estimated_decode) == (pytest.approx(250), pytest.approx(100))
+    # behind 768 tokens the state is 80 MB: 240e9 / 2.08e9
+    assert (first.estimated_prefill, first.estimated_decode) == (pytest.approx(250), pytest.approx(115.3846153846))
     # estimated: 131.072 s of weights at 2 Tflop/s and 0.134 s of attention; twice as quick as that
     assert first.cold_s == pytest.approx((131.072 + 0.134217728) / 2)
     assert first.needed_bytes == 4_500_000_000
@@ -74,7 +75,7 @@ def test_a_model_that_was_measured_stands_first_and_beside_its_estimate() -> Non
 
 def test_an_unknown_model_is_expected_from_its_own_figures_at_the_length_that_it_reads() -> None:
     measured = {"prefill_512": Figure("prefill_512", 100.0, "tokens/s"), "restore": MACHINE["restore"]}
-    first, *_ = expect(measured, None, Loaded("mine", 500, 8_000, 1_000, 0), (DENSE,))
+    first, *_ = expect(measured, None, Loaded("mine", 500, 8_000, 1_000, 0, 512), (DENSE,))
     assert (first.tokens, first.prefill, first.decode) == (8_000, 100.0, None)
     assert first.cold_s == pytest.approx(80)
     assert first.restored_s == pytest.approx(0.004)
@@ -83,7 +84,7 @@ def test_an_unknown_model_is_expected_from_its_own_figures_at_the_length_that_it
 
 def test_a_model_of_the_list_that_reads_less_is_not_scaled_to_the_length() -> None:
     measured = {**MACHINE, "prefill_512": Figure("prefill_512", 100.0, "tokens/s")}
-    first, *_ = expect(measured, None, Loaded("a/dense", 500, 8_000, 1_000, 0), (DENSE,))
+    first, *_ = expect(measured, None, Loaded("a/dense", 500, 8_000, 1_000, 0, 512), (DENSE,))
     assert first.cold_s == pytest.approx(80)
 
 
