@@ -35,6 +35,7 @@ from benchmarks.cachecheck.conversation import (
     Restart,
     Turn,
 )
+from benchmarks.cachecheck.progress import Point, longest_step
 from qmlx_lsp.cli.client import REQUEST_CANCELLED, Client, RequestError
 from qmlx_lsp.daemon.socket import ask_daemon, running, stop
 from qmlx_lsp.errors import DaemonError, QmlxError
@@ -180,6 +181,7 @@ class Kept:
         self._text = "" if context is None else context.text
         self._opened_in = -1
         self._version = 1
+        self.progress: list[Point] = []  # of the last turn's prefill
 
     @property
     def _file(self) -> Path | None:
@@ -191,13 +193,14 @@ class Kept:
     ) -> Turn:  # fmt: skip
         """``cut_prefill_share``: cancelled while the pass is computed that goes beyond this share of what is read."""
         self._open()
-        params: dict[str, Any] = {"text": question, "root": str(self._root), "maxTokens": max_tokens}
+        params: dict[str, Any] = {
+            "text": question, "root": str(self._root), "maxTokens": max_tokens, "workDoneToken": PROGRESS
+        }  # fmt: skip
         if self._file is not None:
             params["textDocument"] = {"uri": self._file.as_uri()}
-        if cut_prefill_share is not None:
-            params["workDoneToken"] = PROGRESS
-        watch = _Watch(self._daemon, cut_after, cut_prefill_share)
         began = self._daemon.clock()
+        watch = _Watch(self._daemon, began, cut_after, cut_prefill_share)
+        self.progress = watch.progress
         try:
             answer = self._daemon.request("qmlx/ask", params, watch, cut_prefill_at)
         except RequestError as error:
@@ -249,17 +252,18 @@ class Kept:
 class _Watch:
     """Sees the reply begin, and cuts it after some pieces, or the prefill at a share of it."""
 
-    def __init__(self, daemon: Own, cut_after: int | None, cut_prefill_share: float | None = None) -> None:
+    def __init__(self, daemon: Own, began: float, cut_after: int | None, cut_prefill_share: float | None) -> None:
         self._daemon = daemon
+        self._began = began
         self._cut_after = cut_after
         self._share = cut_prefill_share
-        self._done = self._pass = 0
         self._pieces = 0
+        self.progress: list[Point] = []
         self.first: float | None = None
 
     def __call__(self, method: str, params: Any) -> None:
-        if method == "$/progress" and self._share is not None:
-            self._read(params["value"].get("percentage") or 0)
+        if method == "$/progress" and (percent := params["value"].get("percentage")) is not None:
+            self._read(percent / 100)
         if method != "qmlx/stream" or not params["delta"]:
             return
         if self.first is None:
@@ -268,9 +272,9 @@ class _Watch:
         if self._pieces == self._cut_after:
             self._daemon.client.cancel()
 
-    def _read(self, percent: int) -> None:
-        """``percent`` of the prefill is done, after each pass; the longest so far says how far the next one goes."""
-        self._pass, self._done = max(self._pass, percent - self._done), percent
-        if self._share is not None and percent + self._pass > 100 * self._share:
+    def _read(self, share: float) -> None:
+        """``share`` of the prefill is done, after each pass; the longest so far says how far the next one goes."""
+        self.progress.append((self._daemon.clock() - self._began, share))
+        if self._share is not None and share + longest_step(self.progress) > self._share:
             self._share = None
             self._daemon.client.cancel()

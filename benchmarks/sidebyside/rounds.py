@@ -13,13 +13,14 @@ Invariant: a round is the same requests for every server; only how a prefill is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.cachecheck.context import snippet
 from benchmarks.cachecheck.conversation import Change, Context, Conversation, Restart, Target, Turn
 from benchmarks.cachecheck.own import Kept
+from benchmarks.cachecheck.progress import Point, share_done
 
 COLD, FOLLOW_UP, CUT_REPLY, CUT_PREFILL, ALTERNATE, EDIT, RESTART = (
     "cold", "follow-up", "reply cancelled, ask again", "prefill cancelled at 90 %, ask again",
@@ -70,13 +71,14 @@ class Round:
         self._warm_up("first")
         one, two = (self._new(text) for text in self.texts)
         cold = self._ask(one, COLD, FIRST)
+        read = one.progress if isinstance(one, Kept) else []
         for question in FOLLOW_UPS:
             self._ask(one, FOLLOW_UP, question)
         self.target.restart(Restart.ORDERLY)
         self._warm_up("again")
         self._ask(one, RESTART, "What does its last line do?")
         self._cut_reply(one)
-        self._cut_prefill(two, cold)
+        self._cut_prefill(two, cold, read)
         for _ in range(TURNS_EACH):
             self._ask(one, ALTERNATE, "Is there anything in it that can fail?")
             self._ask(two, ALTERNATE, "Which part of it is hardest to read?")
@@ -107,11 +109,13 @@ class Round:
         conversation.turn(f"Explain line by line:\n{code}", max_tokens=CUT_MOST, cut_after=CUT_AFTER)
         self._ask(conversation, CUT_REPLY, "And in one word?")
 
-    def _cut_prefill(self, conversation: Conversation, cold: Turn) -> None:
-        """By our own progress, which is exact; of another server by the time that its cold prefill took just now."""
+    def _cut_prefill(self, conversation: Conversation, cold: Turn, read: Sequence[Point]) -> None:
+        """Where the cold prefill just now had come in that share of its time: ours by its own progress, another
+        server, which says nothing, by the clock."""
+        assert cold.ttft_s is not None
+        seconds = CUT_SHARE * cold.ttft_s
         if isinstance(conversation, Kept):
-            conversation.turn(FIRST, max_tokens=REPLY_TOKENS, cut_prefill_share=CUT_SHARE)
+            conversation.turn(FIRST, max_tokens=REPLY_TOKENS, cut_prefill_share=share_done(read, seconds))
         else:
-            assert cold.ttft_s is not None
-            conversation.turn(FIRST, max_tokens=REPLY_TOKENS, cut_prefill_at=CUT_SHARE * cold.ttft_s)
+            conversation.turn(FIRST, max_tokens=REPLY_TOKENS, cut_prefill_at=seconds)
         self._ask(conversation, CUT_PREFILL, FIRST)
