@@ -35,7 +35,7 @@ from benchmarks.cachecheck.conversation import (
     Restart,
     Turn,
 )
-from benchmarks.cachecheck.progress import Point, longest_step
+from benchmarks.cachecheck.progress import Point, longest_pass
 from qmlx_lsp.cli.client import REQUEST_CANCELLED, Client, RequestError
 from qmlx_lsp.daemon.socket import ask_daemon, running, stop
 from qmlx_lsp.errors import DaemonError, QmlxError
@@ -273,8 +273,12 @@ class _Watch:
             self._daemon.client.cancel()
 
     def _read(self, share: float) -> None:
-        """``share`` of the prefill is done, after each pass; the longest so far says how far the next one goes."""
+        """``share`` of the prefill is done, after each pass; the longest so far says how far the next one goes, and
+        how long it takes: the cancel comes in its middle."""
         self.progress.append((self._daemon.clock() - self._began, share))
-        if self._share is not None and share + longest_step(self.progress) > self._share:
+        seconds, step = longest_pass(self.progress)
+        if self._share is not None and share + step > self._share:
             self._share = None
-            self._daemon.client.cancel()
+            later = threading.Timer(seconds / 2, self._daemon.client.cancel)
+            later.daemon = True
+            later.start()

@@ -27,6 +27,8 @@ def share_done(points: Sequence[Point], seconds: float) -> float:
     return low + (high - low) * (seconds - before) / (after - before)
 
 
-def longest_step(points: Sequence[Point]) -> float:
-    """The largest share that one pass has added so far."""
-    return max((high - low for (_, low), (_, high) in pairwise([(0.0, 0.0), *points])), default=0.0)
+def longest_pass(points: Sequence[Point]) -> Point:
+    """The seconds that one pass has taken at most so far, and the largest share that one has added."""
+    passes = list(pairwise([(0.0, 0.0), *points]))
+    seconds = (after - before for (before, _), (after, _) in passes)
+    return max(seconds, default=0.0), max((high - low for (_, low), (_, high) in passes), default=0.0)

@@ -22,7 +22,7 @@ from qmlx_lsp.lsp import answers, apply, jobs
 from qmlx_lsp.lsp.assist_params import assist_params
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.create import create
-from qmlx_lsp.lsp.jobs import Ending, Running
+from qmlx_lsp.lsp.jobs import EditorJob, Ending
 from qmlx_lsp.lsp.target import Target, refuse_private, take
 from qmlx_lsp.session.event import Answer, Ask
 from qmlx_lsp.session.sight import UNSAVED
@@ -104,7 +104,7 @@ def _ask(kind: Kind, target: Target, asked: str) -> Ask:
     )  # fmt: skip
 
 
-async def _end(connection: Connection, running: Running, kind: Kind, target: Target, answer: Answer) -> Ending:
+async def _end(connection: Connection, running: EditorJob, kind: Kind, target: Target, answer: Answer) -> Ending:
     text = answered(answer.text).strip()
     if answer.finish.value != _WHOLE:
         cut = _CUT.get(answer.finish.value, answer.finish.value)
@@ -118,7 +118,7 @@ async def _end(connection: Connection, running: Running, kind: Kind, target: Tar
     return await _shown(connection, kind, target, text, "")
 
 
-async def _edit(connection: Connection, running: Running, kind: Kind, target: Target, reply: str) -> Ending:
+async def _edit(connection: Connection, running: EditorJob, kind: Kind, target: Target, reply: str) -> Ending:
     document = target.document
     if document is None or target.code is None:
         return await _shown(connection, kind, target, answered(reply), f"not applied: {apply.GONE}")
@@ -140,7 +140,7 @@ async def _edit(connection: Connection, running: Running, kind: Kind, target: Ta
     return await _shown(connection, kind, target, answered(reply), why)
 
 
-async def _tests(connection: Connection, running: Running, target: Target, reply: str) -> Ending:
+async def _tests(connection: Connection, running: EditorJob, target: Target, reply: str) -> Ending:
     found = fences(answered(reply))
     if found.cut or len(found.codes) != 1:
         return await _shown(

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class EditorJob:
     """A job that an editor has begun. ``name`` is what its user knows it by."""
 
     name: str
@@ -44,11 +44,11 @@ class Ending:
 
 
 @contextmanager
-def prepared(connection: Connection, name: str, token: str | int | None) -> Iterator[Running]:
+def prepared(connection: Connection, name: str, token: str | int | None) -> Iterator[EditorJob]:
     """A job for the request that is handled now: it can be cancelled from here on, whatever is looked at before it
     begins, and is none if that raises. Nothing is sent yet. ``token`` is the editor's for its progress."""
     job_id = connection.job_id
-    running = Running(name, Job(), job_id, Feed(connection.protocol, job_id, token, None), token)
+    running = EditorJob(name, Job(), job_id, Feed(connection.protocol, job_id, token, None), token)
     connection.own(running.job, job_id, token)
     try:
         yield running
@@ -58,7 +58,7 @@ def prepared(connection: Connection, name: str, token: str | int | None) -> Iter
 
 
 def begin(
-    connection: Connection, running: Running, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
+    connection: Connection, running: EditorJob, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
 ) -> dict[str, Any]:
     """The answer to the command; ``task`` is seen through in the background, and then ``end`` of its outcome."""
     running.feed.say(f"{running.name}: running")
@@ -67,7 +67,7 @@ def begin(
 
 
 async def _follow(
-    connection: Connection, running: Running, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
+    connection: Connection, running: EditorJob, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
 ) -> None:
     ending, heard = Ending("failed", types.MessageType.Error, loud=True), True
     try:
@@ -91,7 +91,7 @@ async def _follow(
 
 
 async def _ended(
-    connection: Connection, running: Running, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
+    connection: Connection, running: EditorJob, task: asyncio.Task[T], end: Callable[[T], Awaitable[Ending]]
 ) -> Ending:
     try:
         return await end(await connection.see_through(task, running.job))

@@ -23,7 +23,7 @@ from qmlx_lsp.lsp import jobs
 from qmlx_lsp.lsp.ask import root_of
 from qmlx_lsp.lsp.connection import Connection
 from qmlx_lsp.lsp.convert import folder_path
-from qmlx_lsp.lsp.jobs import Ending, Running
+from qmlx_lsp.lsp.jobs import EditorJob, Ending
 from qmlx_lsp.lsp.methods import RunToolParams, tool_result_params
 from qmlx_lsp.lsp.protocol import RequestFailedError
 from qmlx_lsp.session.registry import root_for
@@ -74,7 +74,7 @@ def _root(connection: Connection, wanted: RunToolParams) -> Path:
         raise
 
 
-async def _end(connection: Connection, running: Running, root: Path, outcome: Outcome) -> Ending:
+async def _end(connection: Connection, running: EditorJob, root: Path, outcome: Outcome) -> Ending:
     """Tell the result."""
     if outcome.text is None:
         return Ending(f"{outcome.end}, nothing told")

@@ -35,16 +35,17 @@ class Candidate:
 
 
 # The names are those that public projects load, and the weights of gpt-oss, the 7B, the 30B and the 122B what they
-# report on disk; what is active, and the other sizes, are computed (4 bits are 4.5 with scales and biases), not yet
-# checked against the published configurations.
+# report on disk. What is active is computed from the published shapes (layers, widths, experts; the test has them):
+# everything that a token is multiplied with, which the embedding's table is only where it is the head as well. 4 bits
+# are 4.5 with scales and biases, gpt-oss has 4.25 in its experts and 8.5 elsewhere.
 CANDIDATES = (
     Candidate("mlx-community/Qwen2.5-Coder-3B-Instruct-4bit", 1.74e9, 1.74e9, 3.09e9, False, 36_864, 0, 36 * 2_048),
     Candidate("mlx-community/Qwen2.5-Coder-7B-Instruct-4bit", 4.28e9, 3.98e9, 7.07e9, False, 57_344, 0, 28 * 3_584),
     Candidate("mlx-community/gpt-oss-20b-MXFP4-Q8", 12.1e9, 2.6e9, 3.6e9, True, 24_576, 3.1e6, 12 * 4_096),
-    Candidate("mlx-community/Qwen3-Coder-30B-A3B-Instruct-4bit", 17.2e9, 1.86e9, 3.3e9, True, 98_304, 0, 48 * 4_096),
-    Candidate("mlx-community/Qwen3.5-35B-A3B-4bit", 20.4e9, 1.69e9, 3.0e9, True, 20_480, 64.4e6, 10 * 4_096),
-    Candidate("mlx-community/Qwen3-Coder-Next-4bit", 44.8e9, 1.69e9, 3.0e9, True, 24_576, 77.3e6, 12 * 4_096),
-    Candidate("mlx-community/Qwen3.5-122B-A10B-4bit", 69.6e9, 5.63e9, 10.0e9, True, 24_576, 153.6e6, 12 * 8_192),
+    Candidate("mlx-community/Qwen3-Coder-30B-A3B-Instruct-4bit", 17.2e9, 1.71e9, 3.04e9, True, 98_304, 0, 48 * 4_096),
+    Candidate("mlx-community/Qwen3.5-35B-A3B-4bit", 20.4e9, 1.66e9, 2.95e9, True, 20_480, 64.4e6, 10 * 4_096),
+    Candidate("mlx-community/Qwen3-Coder-Next-4bit", 44.8e9, 2.00e9, 3.56e9, True, 24_576, 77.3e6, 12 * 4_096),
+    Candidate("mlx-community/Qwen3.5-122B-A10B-4bit", 69.6e9, 5.07e9, 9.01e9, True, 24_576, 153.6e6, 12 * 8_192),
 )  # fmt: skip
 
 

@@ -69,7 +69,5 @@ class Running:
         for listener in tuple(self._listeners):
             try:
                 listener(root, answer)
-            except (
-                Exception
-            ):  # a status line that cannot be told must not end a turn: it is logged, with its traceback
+            except Exception:  # a status line that cannot be told must not end a turn
                 logger.exception("a listener failed")

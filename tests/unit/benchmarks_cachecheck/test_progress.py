@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.cachecheck.progress import longest_step, share_done
+from benchmarks.cachecheck.progress import longest_pass, share_done
 
 SLOWER_AND_SLOWER = [(1.0, 0.4), (3.0, 0.7), (7.0, 1.0)]
 
@@ -25,7 +25,7 @@ def test_of_nothing_nothing_is_known() -> None:
         share_done([], 1.0)
 
 
-def test_the_longest_pass_is_the_one_that_added_most() -> None:
-    assert longest_step(SLOWER_AND_SLOWER) == pytest.approx(0.4)
-    assert longest_step([(1.0, 0.1), (2.0, 0.5), (3.0, 0.6)]) == pytest.approx(0.4)
-    assert longest_step([]) == 0.0
+def test_the_longest_pass_in_time_and_in_what_it_adds() -> None:
+    assert longest_pass(SLOWER_AND_SLOWER) == pytest.approx((4.0, 0.4))
+    assert longest_pass([(1.0, 0.1), (2.0, 0.5), (3.0, 0.6)]) == pytest.approx((1.0, 0.4))
+    assert longest_pass([]) == (0.0, 0.0)
