@@ -4,8 +4,8 @@ Each part is a command of its own (see README.md) and writes its raw data into o
 ``report.md`` is made from these files. A part whose file is there is not measured again unless it is named with
 ``--only``, so a run that was stopped goes on where it was. Nothing else should run on the machine meanwhile.
 
-``--readme`` puts the report's main table and picture into the README. The exit code is 1 when a gate is missed, 2
-when a part could not be measured; the others are measured all the same.
+``--readme`` puts the report's main table and picture into the README. The exit code is 1 when a gate is missed, with
+a line for each, 2 when a part could not be measured; the others are measured all the same.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         worst = max(worst, _measure(name, file, given.more))
     report.write(folder)
     tell(f"{folder / report.NAME}")
+    for line in report.missed(folder):
+        tell(f"missed: {line}")
     if given.readme:
         report.put_into_readme(folder)
     return worst

@@ -24,13 +24,13 @@ APPLE = "| Apple Silicon | nobody has run it yet: `make bench`, then `python -m 
 
 def write(folder: Path) -> None:
     """The report, and the pictures anew."""
-    found = {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+    found = _found(folder)
     parts = []
     if side := found.get("sidebyside"):
         for kind in (".svg", ".png"):
             plot.draw(side, folder / f"sidebyside{kind}")
         parts += [*_about(side), "## Side by side with mlx_lm.server", "", "![seconds](sidebyside.svg)", ""]
-        parts += [summary.table(side), "", "### Goals", "", *_figures([_plain(one) for one in summary.goals(side)])]
+        parts += [summary.table(side), "", "### Goals", "", *_figures(_with_goals(found)["sidebyside"])]
     for name, one in found.items():
         if name != "sidebyside":
             parts += ["", f"## {name}", "", f"Measured {one.get('when', 'at a time that is not known')}.", ""]
@@ -49,16 +49,42 @@ def _about(side: dict[str, Any]) -> list[str]:
     ]
 
 
+def missed(folder: Path) -> list[str]:
+    """A line for every figure that is beyond its gate."""
+    return [
+        f"{part}: {one['name']}: {one['value']:.4g} {one['unit']}".rstrip() + f" (goal {_goal(one)})"
+        for part, measured in _with_goals(_found(folder)).items()
+        for one in measured
+        if one["verdict"] == "MISS"
+    ]
+
+
+def _found(folder: Path) -> dict[str, Any]:
+    """The raw data, by the name of the part."""
+    return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.json"))}
+
+
+def _with_goals(found: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    """What may have a goal, part by part."""
+    listed = {name: one["figures"] for name, one in found.items() if "figures" in one}
+    side = found.get("sidebyside")
+    return listed if side is None else {"sidebyside": [_plain(one) for one in summary.goals(side)], **listed}
+
+
 def _plain(figure: Figure) -> dict[str, Any]:
     return {**figure.as_dict(), "least": figure.least}
 
 
 def _figures(figures: list[dict[str, Any]]) -> list[str]:
-    lines = ["| figure | measured | goal | |", "| --- | ---: | ---: | --- |"]
-    for one in figures:
-        goal = "" if one.get("goal") is None else f"{'≥ ' if one.get('least') else ''}{one['goal']:g}"
-        lines.append(f"| {one['name']} | {one['value']:.4g} {one['unit']} | {goal} | {_verdict(one['verdict'])} |")
-    return lines
+    rows = [
+        f"| {one['name']} | {one['value']:.4g} {one['unit']} | {_goal(one)} | {_verdict(one['verdict'])} |"
+        for one in figures
+    ]
+    return ["| figure | measured | goal | |", "| --- | ---: | ---: | --- |", *rows]
+
+
+def _goal(one: dict[str, Any]) -> str:
+    return "" if one.get("goal") is None else f"{'≥ ' if one.get('least') else ''}{one['goal']:g}"
 
 
 def _verdict(word: str) -> str:

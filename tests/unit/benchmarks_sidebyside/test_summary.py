@@ -124,6 +124,10 @@ def test_the_whole_report(tmp_path: Path) -> None:
             "demo": [{"step": 2, "name": "follow-up", "factor": 37.6}],
         })
     )  # fmt: skip
+    missed = whole.missed(tmp_path)
+    assert missed[-1] == "store: speed: 2 × (goal ≥ 3)"
+    assert "sidebyside: cold / after a restart: embedded, 1,024: 13.3 × (goal ≥ 20)" in missed
+    assert not any("restore / read" in line or "follow-up" in line for line in missed)
     whole.write(tmp_path)
     lines = (tmp_path / "report.md").read_text(encoding="utf-8").splitlines()
     assert "| restore / read | 0.8123 × | 1.2 | reached |" in lines
