@@ -32,7 +32,8 @@ SLOW = (
     "e2e/test_lsp_faults.py", "e2e/test_lsp_edits.py", "e2e/test_lsp_answers.py", "e2e/test_lsp_inline_cost.py",
     "e2e/test_lsp_inline_hard.py", "e2e/test_context_cli.py", "unit/session/test_process.py",
     "unit/storage/test_upkeep", "unit/benchmarks_cachecheck/test_whole_runs.py",
-    "unit/benchmarks_cachecheck/test_openai.py", "unit/cli/test_configure.py",
+    "unit/benchmarks_cachecheck/test_openai.py", "unit/benchmarks_sidebyside/test_summary.py",
+    "unit/cli/test_configure.py",
 )  # fmt: skip
 _RANK = {TESTS / name: at for at, name in enumerate(LONG)}
 
